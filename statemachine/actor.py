@@ -1,0 +1,158 @@
+"""What the machine remembers of one actor: the state and the few facts that guards and commands need."""
+
+from __future__ import annotations
+
+import enum
+from typing import Final
+
+import attrs
+
+from .problem import Problem
+from .states import DEADLINE_S, PASSING, State
+
+TRIES_MAX: Final = 5
+"""Restarts after a failure under restartPolicy OnFailure, per request to run."""
+BACKOFF_MAX_S: Final = 60.0
+
+
+class Claims(enum.StrEnum):
+    """Whether any container claims a GPU."""
+
+    NOTHING = "Nothing"
+    GPUS = "Gpus"
+
+
+class Restart(enum.StrEnum):
+    """restartPolicy, as the machine needs it."""
+
+    NEVER = "Never"
+    ON_FAILURE = "OnFailure"
+
+
+class By(enum.StrEnum):
+    """Who asked: a document of a new generation, or a command."""
+
+    DOCUMENT = "Document"
+    COMMAND = "Command"
+
+
+class OnDrain(enum.StrEnum):
+    """What a drain does to a running actor."""
+
+    SUSPEND = "Suspend"
+    STOP = "Stop"
+
+
+class Pending(enum.StrEnum):
+    """A request that is kept until the actor rests, and then acted on."""
+
+    RUN = "Run"
+    SUSPEND = "Suspend"
+    TERMINATE = "Terminate"
+    DRAIN_BY_SUSPEND = "DrainBySuspend"
+    DRAIN_BY_STOP = "DrainByStop"
+
+
+class Ending(enum.StrEnum):
+    """Where RollingBack leads to."""
+
+    FAILED = "Failed"
+    ORIGIN = "Origin"
+    """Suspended when the activation came from a snapshot that still verifies, else Failed."""
+    BACKING_OFF = "BackingOff"
+    TERMINATED = "Terminated"
+
+
+class Resource(enum.StrEnum):
+    """What an activation may hold, in the order of making; it is undone in reverse."""
+
+    GRANT = "Grant"
+    BUNDLES = "Bundles"
+    SANDBOX = "Sandbox"
+    UNPROVEN_SNAPSHOT = "UnprovenSnapshot"
+
+
+@attrs.frozen(kw_only=True)
+class Snapshot:
+    """A snapshot with a manifest, known to be whole.
+
+    Attributes:
+        id: unique per actor.
+        uri: where it is.
+        created_at: seconds since 1970 UTC.
+        exited: containers that had ended before it was taken, with their exit codes; they are not restored.
+    """
+
+    id: str
+    uri: str
+    created_at: float
+    exited: tuple[tuple[str, int], ...] = ()
+
+
+@attrs.frozen(kw_only=True)
+class ContainerFate:
+    """One application container; `exit_code` is None while it lives (128 + n after signal n)."""
+
+    name: str
+    exit_code: int | None = None
+
+
+@attrs.frozen(kw_only=True)
+class Actor:
+    """The machine's whole memory of one actor. Equal memories behave equally.
+
+    Attributes:
+        state: where it is.
+        claims: whether the GPU steps are taken.
+        restart: restartPolicy.
+        grace_s: terminationGracePeriodSeconds.
+        probe_s: the longest wakeup probe, 0 when there is none.
+        containers: fate of each application container, in the order of declaration.
+        origin: the snapshot that this activation is restored from; None is a cold start.
+        last_good: the newest snapshot that is known to be whole.
+        pending: a request kept for later.
+        asked_by: who asked for the activation.
+        ending: where a rollback leads to.
+        held: what is or may be there and must be undone, in the order of making.
+        lost_gpus: granted GPUs that were lost while nothing could be done about it.
+        tries: restarts already made.
+        problem: the first cause of what went wrong; None when all is well.
+    """
+
+    state: State
+    claims: Claims = Claims.NOTHING
+    restart: Restart = Restart.NEVER
+    grace_s: float = 30.0
+    probe_s: float = 0.0
+    containers: tuple[ContainerFate, ...] = ()
+    origin: Snapshot | None = None
+    last_good: Snapshot | None = None
+    pending: Pending | None = None
+    asked_by: By = By.DOCUMENT
+    ending: Ending = Ending.FAILED
+    held: tuple[Resource, ...] = ()
+    lost_gpus: tuple[str, ...] = ()
+    tries: int = 0
+    problem: Problem | None = None
+
+    @property
+    def deadline_s(self) -> float | None:
+        """Seconds that the present state may last; None in resting and final states."""
+        if self.state not in PASSING:
+            return None
+        extra_s = {
+            State.VERIFYING: self.probe_s,
+            State.STOPPING: self.grace_s,
+            State.BACKING_OFF: self.backoff_s,
+        }
+        return DEADLINE_S[self.state] + extra_s.get(self.state, 0.0)
+
+    @property
+    def backoff_s(self) -> float:
+        """Seconds to wait before the restart that `tries` counts: 1, 2, 4, … at most 60."""
+        return min(2.0 ** max(self.tries - 1, 0), BACKOFF_MAX_S)
+
+    @property
+    def live(self) -> tuple[str, ...]:
+        """Names of the containers that have not exited."""
+        return tuple(fate.name for fate in self.containers if fate.exit_code is None)

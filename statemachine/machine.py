@@ -1,0 +1,89 @@
+"""`step`: fold one event into what is remembered of an actor. Pure: same inputs, same outputs, no side effect."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from .actor import Actor, Resource
+from .cells import Go, Ignore
+from .commands import CREATES, Command, RecordAssignment
+from .problem import Problem, Step
+from .reasons import CATALOGUE, Reason
+from .states import State
+from .table import TABLE
+
+if TYPE_CHECKING:
+    from .events import Event
+
+
+@attrs.frozen(kw_only=True)
+class Transition:
+    """The event was taken: the new memory, and what is to be done, in this order."""
+
+    actor: Actor
+    commands: tuple[Command, ...]
+
+
+@attrs.frozen(kw_only=True)
+class Ignored:
+    """The event changes nothing, on purpose."""
+
+    why: str
+
+
+@attrs.frozen(kw_only=True)
+class Refused:
+    """The event changes nothing, and whoever asked is told why."""
+
+    problem: Problem
+
+
+Outcome = Transition | Ignored | Refused
+
+_ORDER: Final = {resource: place for place, resource in enumerate(Resource)}
+
+
+def step(actor: Actor, event: Event) -> Outcome:
+    """Fold one event into the actor.
+
+    Args:
+        actor: what is remembered.
+        event: a fact.
+
+    Returns: a Transition with the new memory and the commands to perform in order; or Ignored or Refused, which change
+        nothing.
+    """
+    cell = next(cell for cell in TABLE[actor.state, type(event)] if cell.when.holds(actor, event))
+    if isinstance(cell, Ignore):
+        return Ignored(why=cell.why)
+    if not isinstance(cell, Go):
+        return Refused(problem=_refusal(actor, event, cell.reason))
+    new = actor
+    for update in cell.remember:
+        new = update.apply(new, event)
+    # Commands see what the row remembers, except a pending request, which the row may both follow and forget.
+    seen = attrs.evolve(new, pending=actor.pending)
+    commands = tuple(order.make(seen) for order in cell.orders)
+    return Transition(actor=attrs.evolve(new, state=cell.target, held=_hold(new.held, commands)), commands=commands)
+
+
+def begin(actor: Actor) -> Transition:
+    """The first transition of a life: Assigned, and the assignment is to be recorded."""
+    return Transition(actor=attrs.evolve(actor, state=State.ASSIGNED), commands=(RecordAssignment(),))
+
+
+def _hold(held: tuple[Resource, ...], commands: tuple[Command, ...]) -> tuple[Resource, ...]:
+    """What is held once the commands are given, in the order of making."""
+    made = {resource for command in commands for resource in CREATES.get(type(command), ())}
+    return tuple(sorted({*held, *made}, key=_ORDER.__getitem__))
+
+
+def _refusal(actor: Actor, event: Event, reason: Reason) -> Problem:
+    return Problem(
+        step=Step.ADMISSION,
+        reason=reason,
+        subject=str(actor.state),
+        message=f"{type(event).__name__} is refused in state {actor.state}: {CATALOGUE[reason].sentence}",
+    )

@@ -1,0 +1,285 @@
+"""The table: every state, every event, what follows. Read it top to bottom like a timetable.
+
+A row's key is (state, event, guard). Per (state, event) exactly one guard holds. A cell is one of three things:
+`go`: a transition with its commands and what is remembered; `ignore`: nothing happens, with the why; `refuse`: nothing
+happens, and whoever asked gets the reason. There is no default: building the table fails
+when a cell is missing.
+
+Rules that the rows below rest on:
+- A row that leaves a passing state otherwise than by the answer of its step begins with CancelStep.
+- What CREATES names is held from the command on; RollBack, StopContainers and ReleaseSandbox undo all that is held,
+  newest first.
+- The first cause is kept (FirstCause); CouldNotThaw alone replaces it, and names it.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from . import events as e
+from . import guards as g
+from . import updates as u
+from .cells import (
+    ANEW,
+    BACKOFF,
+    CANCEL,
+    CREATE,
+    DETECT,
+    FOLLOW,
+    GENERATE,
+    INJECT,
+    PARTITION,
+    RECORD,
+    RELEASE,
+    RESTORE,
+    ROLL_BACK,
+    SAVE,
+    STOP,
+    THAW,
+    VERIFY,
+    WATCH,
+    Timetable,
+)
+from .reasons import Reason
+from .states import STARTING, State
+
+S = State
+_t = Timetable()
+
+# ---- the way up: one step each
+_to_suspended = g.SuspendPending & g.FromSnapshot
+_t.go(S.ASSIGNED, e.AssignmentRecorded, S.SUSPENDED, when=_to_suspended, remember=(u.ForgetPending,))
+_t.go(S.ASSIGNED, e.AssignmentRecorded, S.DETECTING, DETECT, when=~_to_suspended & g.ClaimsGpu)
+_t.go(S.ASSIGNED, e.AssignmentRecorded, S.RESTORING, RESTORE, when=~_to_suspended & ~g.ClaimsGpu & g.FromSnapshot)
+_t.go(S.ASSIGNED, e.AssignmentRecorded, S.CREATING, CREATE, when=~_to_suspended & ~g.ClaimsGpu & ~g.FromSnapshot)
+_t.go(S.DETECTING, e.GpusDetected, S.GENERATING, GENERATE)
+_t.go(S.GENERATING, e.SpecGenerated, S.PARTITIONING, PARTITION)
+_t.go(S.PARTITIONING, e.GpusPartitioned, S.INJECTING, INJECT)
+_t.go(S.INJECTING, e.EditsInjected, S.RESTORING, RESTORE, when=g.FromSnapshot)
+_t.go(S.INJECTING, e.EditsInjected, S.CREATING, CREATE, when=~g.FromSnapshot)
+_t.go(S.CREATING, e.SandboxCreated, S.VERIFYING, WATCH, VERIFY)
+_t.go(S.RESTORING, e.SandboxRestored, S.VERIFYING, WATCH, VERIFY)
+_t.go(S.VERIFYING, e.ContainersVerified, S.RUNNING, FOLLOW, when=g.HasPending, remember=(u.ForgetPending,))
+_t.go(S.VERIFYING, e.ContainersVerified, S.RUNNING, when=~g.HasPending)
+
+# ---- the way up: what goes wrong
+_t.go(S.RESTORING, e.RestoreRefused, S.SUSPENDED, when=g.HoldsNothing, remember=(u.FirstCause, u.ForgetPending))
+_t.go(
+    S.RESTORING,
+    e.RestoreRefused,
+    S.ROLLING_BACK,
+    ROLL_BACK,
+    when=~g.HoldsNothing,
+    remember=(u.FirstCause, u.EndAtOrigin),
+)
+_t.go(STARTING, e.StepFailed, S.ROLLING_BACK, ROLL_BACK, remember=(u.FirstCause, u.EndAtOrigin))
+_t.go(STARTING, e.DeadlineExceeded, S.ROLLING_BACK, CANCEL, ROLL_BACK, remember=(u.FirstCause, u.EndAtOrigin))
+_t.go(STARTING, e.StopRequested, S.ROLLING_BACK, CANCEL, ROLL_BACK, remember=(u.EndTerminated,))
+_t.go(STARTING, e.DrainRequested, S.ROLLING_BACK, CANCEL, ROLL_BACK, remember=(u.FirstCause, u.EndAtOrigin))
+_t.go(STARTING, e.Recovered, S.ROLLING_BACK, ROLL_BACK, remember=(u.FirstCause, u.EndAtOrigin))
+_t.go(STARTING, e.GpuLost, S.ROLLING_BACK, CANCEL, ROLL_BACK, when=g.HoldsGrant, remember=(u.FirstCause, u.EndAtOrigin))
+_t.ignore(STARTING, e.GpuLost, "it holds no GPU yet; the partition looks for itself", when=~g.HoldsGrant)
+_t.go(S.VERIFYING, e.SandboxDied, S.ROLLING_BACK, CANCEL, ROLL_BACK, remember=(u.FirstCause, u.EndAtOrigin))
+_t.ignore(STARTING[:-1], e.SandboxDied, "the step that makes the sandbox reports its end itself")
+_t.ignore(STARTING[:-1], e.ContainerExited, "no container is watched before the sandbox is up")
+_t.refuse(STARTING, e.SuspendRequested, Reason.OPERATION_IN_PROGRESS, when=g.Overlaps)
+_t.stay(STARTING, e.SuspendRequested, u.KeepSuspend, when=~g.Overlaps)
+_t.stay(STARTING, e.Activate, u.ForgetPending)
+
+# ---- containers that end, wherever they live
+_failed_last = g.LastContainer & ~g.AllZero
+for _state, _orders, _ending in (
+    (S.VERIFYING, (CANCEL,), u.EndAtOrigin),
+    (S.RUNNING, (), u.EndFailed),
+):
+    _t.stay(_state, e.ContainerExited, u.CountExit, when=~g.LastContainer)
+    _t.go(
+        _state, e.ContainerExited, S.STOPPING, *_orders, STOP,
+        when=g.LastContainer & g.AllZero, remember=(u.CountExit, u.Completed),
+    )  # fmt: skip
+    _t.go(
+        _state, e.ContainerExited, S.ROLLING_BACK, *_orders, ROLL_BACK,
+        when=_failed_last & g.Restarts, remember=(u.CountExit, u.BlameContainer, u.EndBackingOff),
+    )  # fmt: skip
+    _t.go(
+        _state, e.ContainerExited, S.ROLLING_BACK, *_orders, ROLL_BACK,
+        when=_failed_last & ~g.Restarts, remember=(u.CountExit, u.BlameContainer, _ending),
+    )  # fmt: skip
+_t.stay((S.SUSPENDING, S.THAWING, S.STOPPING), e.ContainerExited, u.CountExit)
+_t.ignore((S.RELEASING, S.ROLLING_BACK), e.ContainerExited, "the sandbox is being ended; its containers end with it")
+_t.ignore((S.SUSPENDED, S.FAILED, S.BACKING_OFF, S.TERMINATED), e.ContainerExited, "no container of it lives any more")
+
+# ---- Running
+_t.ignore(S.RUNNING, e.Activate, "it runs already")
+_t.go(S.RUNNING, e.SuspendRequested, S.SUSPENDING, SAVE, remember=(u.NoProblem,))
+_t.go(S.RUNNING, e.StopRequested, S.STOPPING, STOP, remember=(u.NoProblem,))
+_t.go(S.RUNNING, e.DrainRequested, S.SUSPENDING, SAVE, when=g.DrainSuspends, remember=(u.NoProblem, u.StopIfThawed))
+_t.go(S.RUNNING, e.DrainRequested, S.STOPPING, STOP, when=~g.DrainSuspends, remember=(u.NewCause,))
+_t.go(S.RUNNING, e.SandboxDied, S.ROLLING_BACK, ROLL_BACK, remember=(u.NewCause, u.EndFailed))
+_t.go(S.RUNNING, e.GpuLost, S.ROLLING_BACK, ROLL_BACK, when=g.HoldsGrant, remember=(u.NewCause, u.EndFailed))
+_t.ignore(S.RUNNING, e.GpuLost, "it holds no GPU", when=~g.HoldsGrant)
+_t.go(S.RUNNING, e.Recovered, S.RUNNING, WATCH, when=g.FoundAlive)
+_t.go(S.RUNNING, e.Recovered, S.ROLLING_BACK, ROLL_BACK, when=~g.FoundAlive, remember=(u.NewCause, u.EndFailed))
+
+# ---- the way down: Suspending and Releasing
+_t.go(S.SUSPENDING, e.SnapshotProven, S.RELEASING, RELEASE, remember=(u.Promote, u.HoldNoUnproven))
+_t.go(S.SUSPENDING, e.SuspendRefused, S.THAWING, THAW, remember=(u.NewCause,))
+_t.go(S.SUSPENDING, e.StepFailed, S.THAWING, THAW, when=g.SandboxAlive, remember=(u.NewCause,))
+_t.go(S.SUSPENDING, e.StepFailed, S.ROLLING_BACK, ROLL_BACK, when=~g.SandboxAlive, remember=(u.NewCause, u.EndFailed))
+_t.go(S.SUSPENDING, e.DeadlineExceeded, S.THAWING, CANCEL, THAW, remember=(u.NewCause,))
+_t.go(S.SUSPENDING, e.SandboxDied, S.ROLLING_BACK, CANCEL, ROLL_BACK, remember=(u.NewCause, u.EndFailed))
+_t.go(S.SUSPENDING, e.StopRequested, S.STOPPING, CANCEL, STOP)
+_t.go(S.SUSPENDING, e.Recovered, S.THAWING, THAW, when=g.FoundAlive, remember=(u.NewCause,))
+_t.go(S.SUSPENDING, e.Recovered, S.ROLLING_BACK, ROLL_BACK, when=~g.FoundAlive, remember=(u.NewCause, u.EndFailed))
+_t.stay((S.SUSPENDING, S.THAWING), e.GpuLost, u.LoseGpu, when=g.HoldsGrant)
+_t.ignore((S.SUSPENDING, S.THAWING), e.GpuLost, "it holds no GPU", when=~g.HoldsGrant)
+_t.stay((S.SUSPENDING, S.RELEASING), e.SuspendRequested, u.ForgetPending)
+_t.refuse((S.SUSPENDING, S.RELEASING), e.Activate, Reason.OPERATION_IN_PROGRESS, when=g.ByCommand)
+_t.stay((S.SUSPENDING, S.RELEASING), e.Activate, u.KeepRun, when=~g.ByCommand)
+_t.stay(S.SUSPENDING, e.DrainRequested, u.StopIfThawed)
+
+for _event in (e.SandboxReleased, e.StepFailed, e.DeadlineExceeded):
+    _cancel = (CANCEL,) if _event is e.DeadlineExceeded else ()
+    _undone = (u.HoldNothing,) if _event is e.SandboxReleased else (u.FirstCause,)
+    _t.go(S.RELEASING, _event, S.SUSPENDED, *_cancel, FOLLOW, when=g.HasPending, remember=(*_undone, u.ForgetPending))
+    _t.go(S.RELEASING, _event, S.SUSPENDED, *_cancel, when=~g.HasPending, remember=_undone)
+_t.stay(S.RELEASING, e.StopRequested, u.KeepTerminate)
+_t.go(S.RELEASING, e.Recovered, S.RELEASING, RELEASE)
+_t.ignore(S.RELEASING, e.DrainRequested, "it is about to be Suspended, which is what a drain wants")
+_t.ignore(S.RELEASING, e.SandboxDied, "its exit is expected: the snapshot is proven and the sandbox is being ended")
+_t.ignore(S.RELEASING, e.GpuLost, "its GPUs are being given back")
+
+# ---- back up: Thawing
+_alive_after_thaw = ~g.LastContainer & ~g.GpuIsLost
+_t.go(S.THAWING, e.Thawed, S.STOPPING, STOP, when=g.LastContainer & g.AllZero, remember=(u.HoldNoUnproven, u.Completed))
+_t.go(
+    S.THAWING, e.Thawed, S.ROLLING_BACK, ROLL_BACK,
+    when=_failed_last & g.Restarts, remember=(u.HoldNoUnproven, u.BlameContainer, u.EndBackingOff),
+)  # fmt: skip
+_t.go(
+    S.THAWING, e.Thawed, S.ROLLING_BACK, ROLL_BACK,
+    when=_failed_last & ~g.Restarts, remember=(u.HoldNoUnproven, u.BlameContainer, u.EndFailed),
+)  # fmt: skip
+_t.go(
+    S.THAWING, e.Thawed, S.ROLLING_BACK, ROLL_BACK,
+    when=~g.LastContainer & g.GpuIsLost, remember=(u.HoldNoUnproven, u.EndFailed),
+)  # fmt: skip
+_t.go(
+    S.THAWING, e.Thawed, S.RUNNING, FOLLOW,
+    when=_alive_after_thaw & g.HasPending, remember=(u.HoldNoUnproven, u.ForgetPending),
+)  # fmt: skip
+_t.go(S.THAWING, e.Thawed, S.RUNNING, when=_alive_after_thaw & ~g.HasPending, remember=(u.HoldNoUnproven,))
+_t.go(S.THAWING, e.StepFailed, S.ROLLING_BACK, ROLL_BACK, remember=(u.BlameThaw, u.EndFailed))
+_t.go(S.THAWING, e.DeadlineExceeded, S.ROLLING_BACK, CANCEL, ROLL_BACK, remember=(u.BlameThaw, u.EndFailed))
+_t.go(S.THAWING, e.SandboxDied, S.ROLLING_BACK, CANCEL, ROLL_BACK, remember=(u.NewCause, u.EndFailed))
+_t.go(S.THAWING, e.StopRequested, S.STOPPING, CANCEL, STOP)
+_t.go(S.THAWING, e.Recovered, S.THAWING, THAW, when=g.FoundAlive)
+_t.go(S.THAWING, e.Recovered, S.ROLLING_BACK, ROLL_BACK, when=~g.FoundAlive, remember=(u.NewCause, u.EndFailed))
+_t.refuse(S.THAWING, e.SuspendRequested, Reason.OPERATION_IN_PROGRESS, when=g.ByCommand)
+_t.stay(S.THAWING, e.SuspendRequested, u.KeepSuspend, when=~g.ByCommand)
+_t.stay(S.THAWING, e.Activate, u.ForgetPending)
+_t.stay(S.THAWING, e.DrainRequested, u.KeepDrain)
+
+# ---- the end, wished for
+_t.go(S.STOPPING, e.TornDown, S.TERMINATED, ANEW, when=g.RunPending, remember=(u.HoldNothing, u.ForgetPending))
+_t.go(S.STOPPING, e.TornDown, S.TERMINATED, when=~g.RunPending, remember=(u.HoldNothing, u.ForgetPending))
+_t.go(S.STOPPING, e.StepFailed, S.ROLLING_BACK, ROLL_BACK, remember=(u.FirstCause, u.EndTerminated))
+_t.go(S.STOPPING, e.DeadlineExceeded, S.ROLLING_BACK, CANCEL, ROLL_BACK, remember=(u.FirstCause, u.EndTerminated))
+_t.go(S.STOPPING, e.Recovered, S.ROLLING_BACK, ROLL_BACK, remember=(u.EndTerminated,))
+_t.refuse(S.STOPPING, e.Activate, Reason.OPERATION_IN_PROGRESS, when=g.ByCommand)
+_t.stay(S.STOPPING, e.Activate, u.KeepRun, when=~g.ByCommand)
+_t.refuse(S.STOPPING, e.SuspendRequested, Reason.OPERATION_IN_PROGRESS)
+_t.stay(S.STOPPING, e.StopRequested, u.ForgetPending)
+_t.ignore(S.STOPPING, e.DrainRequested, "it is being ended, which is all that a drain could do")
+_t.ignore(S.STOPPING, e.SandboxDied, "its exit is expected: it is being ended")
+_t.ignore(S.STOPPING, e.GpuLost, "its GPUs are being given back")
+
+# ---- RollingBack
+_to_origin = g.EndsAtOrigin & g.OriginGood
+_to_failed = ~g.EndsTerminated & ~g.EndsBackingOff & ~_to_origin
+_t.go(
+    S.ROLLING_BACK, e.RolledBack, S.TERMINATED, ANEW,
+    when=g.EndsTerminated & g.RunPending, remember=(u.HoldNothing, u.ForgetPending),
+)  # fmt: skip
+_t.go(
+    S.ROLLING_BACK, e.RolledBack, S.TERMINATED,
+    when=g.EndsTerminated & ~g.RunPending, remember=(u.HoldNothing, u.ForgetPending),
+)  # fmt: skip
+_t.go(
+    S.ROLLING_BACK, e.RolledBack, S.BACKING_OFF, BACKOFF, when=g.EndsBackingOff, remember=(u.HoldGrantOnly, u.CountTry)
+)
+_t.go(
+    S.ROLLING_BACK, e.RolledBack, S.SUSPENDED, FOLLOW,
+    when=_to_origin & g.RunPending, remember=(u.HoldNothing, u.ForgetPending),
+)  # fmt: skip
+_t.go(
+    S.ROLLING_BACK, e.RolledBack, S.SUSPENDED,
+    when=_to_origin & ~g.RunPending, remember=(u.HoldNothing, u.ForgetPending),
+)  # fmt: skip
+_t.go(
+    S.ROLLING_BACK, e.RolledBack, S.FAILED, FOLLOW,
+    when=_to_failed & g.RunPending, remember=(u.HoldNothing, u.ForgetPending),
+)  # fmt: skip
+_t.go(
+    S.ROLLING_BACK, e.RolledBack, S.FAILED,
+    when=_to_failed & ~g.RunPending, remember=(u.HoldNothing, u.ForgetPending),
+)  # fmt: skip
+for _event in (e.StepFailed, e.DeadlineExceeded):
+    _cancel = (CANCEL,) if _event is e.DeadlineExceeded else ()
+    _t.go(
+        S.ROLLING_BACK, _event, S.TERMINATED, *_cancel,
+        when=g.EndsTerminated, remember=(u.FirstCause, u.ForgetPending),
+    )  # fmt: skip
+    _t.go(
+        S.ROLLING_BACK, _event, S.FAILED, *_cancel,
+        when=~g.EndsTerminated, remember=(u.FirstCause, u.ForgetPending),
+    )  # fmt: skip
+_t.stay(S.ROLLING_BACK, e.StopRequested, u.EndTerminated, u.ForgetPending)
+_t.refuse(S.ROLLING_BACK, e.Activate, Reason.OPERATION_IN_PROGRESS, when=g.ByCommand)
+_t.stay(S.ROLLING_BACK, e.Activate, u.KeepRun, when=~g.ByCommand)
+_t.refuse(S.ROLLING_BACK, e.SuspendRequested, Reason.NOTHING_TO_SUSPEND)
+_t.go(S.ROLLING_BACK, e.Recovered, S.ROLLING_BACK, ROLL_BACK, remember=(u.FirstCause,))
+_t.stay(S.ROLLING_BACK, e.DrainRequested, u.EndFailed, u.ForgetPending, when=g.EndsBackingOff)
+_t.ignore(S.ROLLING_BACK, e.DrainRequested, "it will hold nothing in a moment", when=~g.EndsBackingOff)
+_t.ignore(S.ROLLING_BACK, e.SandboxDied, "its exit is expected: it is being ended")
+_t.ignore(S.ROLLING_BACK, e.GpuLost, "its GPUs are being given back")
+
+# ---- BackingOff
+_t.go(S.BACKING_OFF, e.BackoffElapsed, S.ASSIGNED, RECORD, remember=(u.TryAgain,))
+_t.go(S.BACKING_OFF, e.DeadlineExceeded, S.ASSIGNED, CANCEL, RECORD, remember=(u.TryAgain,))
+_t.go(S.BACKING_OFF, e.Activate, S.ASSIGNED, CANCEL, RECORD, remember=(u.Begin,))
+_t.go(S.BACKING_OFF, e.StepFailed, S.ROLLING_BACK, ROLL_BACK, remember=(u.FirstCause, u.EndFailed))
+_t.go(S.BACKING_OFF, e.StopRequested, S.ROLLING_BACK, CANCEL, ROLL_BACK, remember=(u.EndTerminated,))
+_t.go(S.BACKING_OFF, e.DrainRequested, S.ROLLING_BACK, CANCEL, ROLL_BACK, remember=(u.EndFailed,))
+_t.go(S.BACKING_OFF, e.Recovered, S.ROLLING_BACK, ROLL_BACK, remember=(u.EndFailed,))
+_t.refuse(S.BACKING_OFF, e.SuspendRequested, Reason.NOTHING_TO_SUSPEND)
+_t.ignore(S.BACKING_OFF, e.SandboxDied, "it has no sandbox")
+_t.ignore(S.BACKING_OFF, e.GpuLost, "the next try looks for itself")
+
+# ---- Suspended, Failed
+for _state, _ending in ((S.SUSPENDED, u.EndAtOrigin), (S.FAILED, u.EndFailed)):
+    _t.go(_state, e.Activate, S.ASSIGNED, RECORD, when=g.HoldsNothing, remember=(u.Begin,))
+    # A cleanup that failed left something behind: it is undone first, then the request is followed.
+    _t.go(_state, e.Activate, S.ROLLING_BACK, ROLL_BACK, when=~g.HoldsNothing, remember=(u.KeepRun, _ending))
+    _t.go(_state, e.StopRequested, S.STOPPING, STOP, remember=(u.NoProblem,))
+    _t.ignore(_state, e.DrainRequested, "it holds nothing of the worker")
+    _t.ignore(_state, e.SandboxDied, "it has no sandbox")
+    _t.ignore(_state, e.GpuLost, "it holds no GPU")
+    _t.ignore(_state, e.Recovered, "nothing of it was alive")
+_t.ignore(S.SUSPENDED, e.SuspendRequested, "it is Suspended already")
+_t.refuse(S.FAILED, e.SuspendRequested, Reason.NOTHING_TO_SUSPEND)
+
+# ---- Terminated
+_t.refuse(S.TERMINATED, e.Activate, Reason.ACTOR_TERMINATED)
+_t.refuse(S.TERMINATED, e.SuspendRequested, Reason.ACTOR_TERMINATED)
+_t.ignore(S.TERMINATED, e.StopRequested, "it has ended already")
+_t.ignore(S.TERMINATED, (e.DrainRequested, e.SandboxDied, e.GpuLost, e.Recovered), "it has ended")
+
+# ---- answers of a step that was given up, or that no such state waits for
+_t.ignore_rest(
+    (*e.ANSWERS, *e.FAILURES),
+    "an answer of a step that was given up: the state has moved on, and what the step made is undone there",
+)
+
+TABLE: Final = _t.finish()
+"""(state, event class) -> the rows of that cell."""

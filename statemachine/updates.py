@@ -1,0 +1,178 @@
+"""Updates: named pure functions that say what a row changes in the machine's memory, besides the state."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import attrs
+
+from .actor import Actor, ContainerFate, Ending, OnDrain, Pending, Resource
+from .events import (
+    Activate,
+    ContainerExited,
+    DeadlineExceeded,
+    DrainRequested,
+    Event,
+    GpuLost,
+    Recovered,
+    RestoreRefused,
+    SandboxDied,
+    SnapshotProven,
+    StepFailed,
+    SuspendRefused,
+)
+from .problem import Problem, Step
+from .reasons import Reason
+
+Change = Callable[[Actor, Event], Actor]
+
+
+@attrs.frozen
+class Update:
+    """A change of memory with a name."""
+
+    name: str
+    apply: Change
+
+
+def _problem_of(event: Event) -> Problem | None:
+    carriers = (
+        RestoreRefused,
+        SuspendRefused,
+        StepFailed,
+        DeadlineExceeded,
+        SandboxDied,
+        GpuLost,
+        Recovered,
+        DrainRequested,
+    )
+    return event.problem if isinstance(event, carriers) else None
+
+
+def _keep_first(actor: Actor, event: Event) -> Actor:
+    return attrs.evolve(actor, problem=actor.problem or _problem_of(event))
+
+
+def _begin(actor: Actor, event: Event) -> Actor:
+    if not isinstance(event, Activate):
+        return actor
+    exited = dict(event.source.exited) if event.source else {}
+    return attrs.evolve(
+        actor,
+        origin=event.source,
+        last_good=event.source or actor.last_good,
+        asked_by=event.by,
+        pending=None,
+        ending=Ending.FAILED,
+        lost_gpus=(),
+        tries=0,
+        problem=None,
+        containers=tuple(ContainerFate(name=fate.name, exit_code=exited.get(fate.name)) for fate in actor.containers),
+    )
+
+
+def _count_exit(actor: Actor, event: Event) -> Actor:
+    if not isinstance(event, ContainerExited):
+        return actor
+    fates = tuple(
+        attrs.evolve(fate, exit_code=event.exit_code) if fate.name == event.container else fate
+        for fate in actor.containers
+    )
+    return attrs.evolve(actor, containers=fates)
+
+
+def _blame_container(actor: Actor, _event: Event) -> Actor:
+    failed = next((fate for fate in actor.containers if fate.exit_code), None)
+    if failed is None:
+        return actor
+    problem = Problem(
+        step=Step.SUPERVISE,
+        reason=Reason.CONTAINER_FAILED,
+        subject=failed.name,
+        message=f"container {failed.name} exited with code {failed.exit_code}",
+    )
+    return attrs.evolve(actor, problem=problem)
+
+
+def _praise(actor: Actor, _event: Event) -> Actor:
+    problem = Problem(
+        step=Step.SUPERVISE, reason=Reason.COMPLETED, subject="containers", message="every container exited with code 0"
+    )
+    return attrs.evolve(actor, problem=problem)
+
+
+def _blame_thaw(actor: Actor, event: Event) -> Actor:
+    cause = _problem_of(event)
+    first = f"; it was frozen because of a suspend that ended with {actor.problem}" if actor.problem else ""
+    problem = Problem(
+        step=Step.THAW,
+        reason=Reason.COULD_NOT_THAW,
+        subject=cause.subject if cause else "sandbox",
+        message=f"the sandbox could not be thawed: {cause.message if cause else 'unknown'}{first}",
+        detail=cause.detail if cause else "",
+    )
+    return attrs.evolve(actor, problem=problem)
+
+
+def _try_again(actor: Actor, _event: Event) -> Actor:
+    exited = dict(actor.origin.exited) if actor.origin else {}
+    fates = tuple(ContainerFate(name=fate.name, exit_code=exited.get(fate.name)) for fate in actor.containers)
+    return attrs.evolve(actor, ending=Ending.FAILED, problem=None, containers=fates)
+
+
+def _keep_drain(actor: Actor, event: Event) -> Actor:
+    by_suspend = isinstance(event, DrainRequested) and event.on_drain is OnDrain.SUSPEND
+    return attrs.evolve(actor, pending=Pending.DRAIN_BY_SUSPEND if by_suspend else Pending.DRAIN_BY_STOP)
+
+
+def _promote(actor: Actor, event: Event) -> Actor:
+    if not isinstance(event, SnapshotProven):
+        return actor
+    return attrs.evolve(actor, last_good=event.snapshot, problem=None)
+
+
+def _lose_gpu(actor: Actor, event: Event) -> Actor:
+    if not isinstance(event, GpuLost):
+        return actor
+    return attrs.evolve(actor, lost_gpus=(*actor.lost_gpus, event.gpu), problem=event.problem)
+
+
+def _pend(pending: Pending | None) -> Change:
+    return lambda actor, _event: attrs.evolve(actor, pending=pending)
+
+
+def _end(ending: Ending) -> Change:
+    return lambda actor, _event: attrs.evolve(actor, ending=ending)
+
+
+def _keep(kept: frozenset[Resource]) -> Change:
+    return lambda actor, _event: attrs.evolve(actor, held=tuple(held for held in actor.held if held in kept))
+
+
+FirstCause: Final = Update("FirstCause", _keep_first)
+NewCause: Final = Update("NewCause", lambda actor, event: attrs.evolve(actor, problem=_problem_of(event)))
+NoProblem: Final = Update("NoProblem", lambda actor, _event: attrs.evolve(actor, problem=None))
+Begin: Final = Update("Begin", _begin)
+CountExit: Final = Update("CountExit", _count_exit)
+BlameContainer: Final = Update("BlameContainer", _blame_container)
+BlameThaw: Final = Update("BlameThaw", _blame_thaw)
+Completed: Final = Update("Completed", _praise)
+CountTry: Final = Update("CountTry", lambda actor, _event: attrs.evolve(actor, tries=actor.tries + 1))
+ResetTries: Final = Update("ResetTries", lambda actor, _event: attrs.evolve(actor, tries=0))
+TryAgain: Final = Update("TryAgain", _try_again)
+Promote: Final = Update("Promote", _promote)
+LoseGpu: Final = Update("LoseGpu", _lose_gpu)
+KeepRun: Final = Update("KeepRun", _pend(Pending.RUN))
+KeepSuspend: Final = Update("KeepSuspend", _pend(Pending.SUSPEND))
+KeepTerminate: Final = Update("KeepTerminate", _pend(Pending.TERMINATE))
+KeepDrain: Final = Update("KeepDrain", _keep_drain)
+StopIfThawed: Final = Update("StopIfThawed", _pend(Pending.DRAIN_BY_STOP))
+ForgetPending: Final = Update("ForgetPending", _pend(None))
+EndFailed: Final = Update("EndFailed", _end(Ending.FAILED))
+EndAtOrigin: Final = Update("EndAtOrigin", _end(Ending.ORIGIN))
+EndBackingOff: Final = Update("EndBackingOff", _end(Ending.BACKING_OFF))
+EndTerminated: Final = Update("EndTerminated", _end(Ending.TERMINATED))
+HoldNothing: Final = Update("HoldNothing", _keep(frozenset()))
+HoldGrantOnly: Final = Update("HoldGrantOnly", _keep(frozenset({Resource.GRANT})))
+HoldNoUnproven: Final = Update("HoldNoUnproven", _keep(frozenset(Resource) - {Resource.UNPROVEN_SNAPSHOT}))
