@@ -172,7 +172,7 @@ class Bundle:
 
 @attrs.frozen(kw_only=True)
 class Resources:
-    """Amounts per resource name as exact numbers: cpu in whole milli-units rounded up, memory in bytes, devices in pieces."""
+    """Amounts as exact numbers: cpu in whole milli-units rounded up, memory in bytes, devices in pieces."""
 
     cpu_milli: int | None = None
     memory_bytes: int | None = None

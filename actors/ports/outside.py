@@ -1,0 +1,105 @@
+"""The ports for what reaches us from outside: changes of directories, sockets, signals, the calendar and the boot."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+import attrs
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from contextlib import AbstractAsyncContextManager
+    from pathlib import Path
+
+    from anyio.abc import ByteStream
+
+
+class Watch(Protocol):
+    """Changes of directories."""
+
+    def changes(self, directory: Path) -> AbstractAsyncContextManager[AsyncIterator[frozenset[str]]]:
+        """Names of direct entries that changed, in batches; not recursive. Leaving the context ends it within 50 ms.
+
+        An empty set means: something changed that has no name, look at everything (the directory itself vanished,
+        came back, or events were lost). A directory that is absent at first is waited for.
+        """
+        ...
+
+
+@attrs.frozen(kw_only=True)
+class Peer:
+    """Who is at the other end of a unix socket (SO_PEERCRED)."""
+
+    pid: int
+    uid: int
+    gid: int
+
+
+class Connection(Protocol):
+    """One accepted or made connection."""
+
+    @property
+    def peer(self) -> Peer:
+        """Who is at the other end."""
+        ...
+
+    @property
+    def stream(self) -> ByteStream:
+        """Bytes both ways; anyio's errors (EndOfStream, BrokenResourceError, ClosedResourceError)."""
+        ...
+
+
+class Listener(Protocol):
+    """A listening unix socket."""
+
+    async def accept(self) -> Connection:
+        """The next connection."""
+        ...
+
+
+class Net(Protocol):
+    """Sockets."""
+
+    def listen_unix(self, path: Path) -> AbstractAsyncContextManager[Listener]:
+        """Listen at a path with mode 0600, replacing a socket that nobody listens at; removed on leaving.
+
+        Raises:
+            OSError: EADDRINUSE when somebody listens there, ENAMETOOLONG over 107 bytes.
+        """
+        ...
+
+    async def connect_unix(self, path: Path) -> Connection:
+        """Connect.
+
+        Raises:
+            OSError: ENOENT, ECONNREFUSED, EACCES.
+        """
+        ...
+
+
+class Signals(Protocol):
+    """Signals to our process."""
+
+    def receive(self, *signums: int) -> AbstractAsyncContextManager[AsyncIterator[int]]:
+        """The signals that come while the context is open, each handled from the moment it is entered."""
+        ...
+
+
+class Wall(Protocol):
+    """What is read from outside and is not a duration: the calendar, the boot, fresh names."""
+
+    def now_s(self) -> float:
+        """Seconds since 1970 UTC."""
+        ...
+
+    def boot_id(self) -> str:
+        """The kernel's boot id, /proc/sys/kernel/random/boot_id."""
+        ...
+
+    def machine(self) -> str:
+        """The architecture in the kernel's word, as `uname -m` names it: x86_64, aarch64."""
+        ...
+
+    def fresh_id(self) -> str:
+        """16 random hex digits, never twice."""
+        ...

@@ -1,0 +1,1 @@
+"""Tests of what an actor needs and how each step is done."""
