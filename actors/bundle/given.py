@@ -1,0 +1,258 @@
+"""A bundle that somebody else prepared: read strictly, never written to, and said anew for our sandbox.
+
+Everything that Greenroom does not name stays as it was given, hooks and unknown members included: whoever assigns an
+actor may run what he likes in it, and hooks are his. What is named: the root's path and bind sources become absolute,
+there is no terminal, the annotations are ours, of namespaces only the network may be an existing one, cgroups are not
+the bundle's to choose, and CAP_MKNOD goes where a device is claimed.
+
+Source: OCI runtime specification 1.0.2, config.md and config-linux.md.
+"""
+
+from __future__ import annotations
+
+import copy
+import posixpath
+import re
+from typing import TYPE_CHECKING, Any, Final
+
+from actors.strict_json import StrictJsonError, member, parse_object, type_name
+from statemachine.problem import Problem, ProblemError, Step
+from statemachine.reasons import Reason
+
+from . import capabilities
+from .config import limited
+from .mounts import normalised_options
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from actors.assignment import Resources
+    from actors.strict_json import JsonObject
+
+    from .capabilities import Claims
+    from .config import Membership
+    from .mounts import Mount
+
+CONFIG_BYTES_MAX: Final = 4 << 20
+
+_OCI_VERSION: Final = re.compile(r"1\.\d+\.\d+(?:[-+].*)?")
+
+
+def parse_config(data: bytes, *, subject: str, step: Step = Step.CREATE) -> JsonObject:
+    """Parse a given config.json and check the members that Greenroom or any runtime relies on.
+
+    Args:
+        data: the file's bytes, at most `CONFIG_BYTES_MAX`.
+        subject: the file, as the problems name it.
+        step: the step that the problems belong to.
+
+    Raises:
+        ProblemError: InvalidBundle, once for each fault, with its JSON path.
+    """
+    try:
+        document = parse_object(data)
+    except StrictJsonError as error:
+        raise ProblemError(_problem(subject, error.path, error.message, step)) from error
+    faults = [_problem(subject, path, message, step) for path, message in _faults(document)]
+    if faults:
+        raise ProblemError(*faults)
+    return document
+
+
+def given_config(
+    given: JsonObject,
+    bundle: Path,
+    *,
+    membership: Membership,
+    limits: Resources,
+    claims: Claims,
+    extra_mounts: tuple[Mount, ...] = (),
+) -> JsonObject:
+    """Return the config.json for our sandbox of a bundle that `parse_config` has read; the given one is not changed."""
+    config: JsonObject = copy.deepcopy(given)
+    config["root"]["path"] = posixpath.join(str(bundle), config["root"]["path"])
+    config["annotations"] = {**(config.get("annotations") or {}), **membership.annotations()}
+    config["process"]["terminal"] = False
+    config["process"].pop("consoleSize", None)
+    _restrict_capabilities(config["process"], claims)
+    config["mounts"] = [_own_mount(mount, bundle) for mount in config.get("mounts") or []]
+    config["mounts"] += [mount.as_json() for mount in extra_mounts]
+    config["linux"] = _own_linux(config.get("linux") or {}, limits)
+    return config
+
+
+def _restrict_capabilities(process: JsonObject, claims: Claims) -> None:
+    sets = process.get("capabilities") or {}
+    for name in capabilities.SETS:
+        if sets.get(name):
+            sets[name] = capabilities.allowed(sets[name], claims)
+
+
+def _own_mount(mount: JsonObject, bundle: Path) -> JsonObject:
+    options = mount.get("options") or []
+    is_bind = mount.get("type") == "bind" or "bind" in options or "rbind" in options
+    own = dict(mount)
+    if is_bind and mount.get("source"):
+        # Relative sources are below the bundle, and the config.json that runsc reads stands elsewhere.
+        own["source"] = posixpath.join(str(bundle), mount["source"])
+    if options:
+        own["options"] = normalised_options(options)
+    return own
+
+
+def _own_linux(linux: JsonObject, limits: Resources) -> JsonObject:
+    own = {key: value for key, value in linux.items() if key != "cgroupsPath"}
+    own["namespaces"] = [_own_namespace(namespace) for namespace in linux.get("namespaces") or []]
+    limit = limited(limits)
+    if limit:
+        # The assignment's number wins; what it does not speak of stays.
+        resources = linux.get("resources") or {}
+        own["resources"] = {**resources, **{key: {**(resources.get(key) or {}), **limit[key]} for key in limit}}
+    return own
+
+
+def _own_namespace(namespace: JsonObject) -> JsonObject:
+    if namespace["type"] == "network":
+        return namespace
+    return {key: value for key, value in namespace.items() if key != "path"}
+
+
+# ------------------------------------------------------------------------------------------------------------- checks
+
+
+def _faults(document: JsonObject) -> Iterator[tuple[str, str]]:
+    yield from _needed(document, "$", "ociVersion", _fault_of_version)
+    yield from _objects(document)
+    process, root = document.get("process"), document.get("root")
+    if isinstance(process, dict):
+        yield from _needed(process, "$.process", "args", _fault_of_args)
+        yield from _optional(process, "$.process", "env", _fault_of_strings)
+        yield from _faults_of_capabilities(process.get("capabilities"))
+    if isinstance(root, dict):
+        yield from _needed(root, "$.root", "path", _fault_of_path)
+    yield from _optional(document, "$", "annotations", _fault_of_annotations)
+    yield from _faults_of_list(document.get("mounts"), "$.mounts", "destination", _fault_of_mount)
+    linux = document.get("linux")
+    if isinstance(linux, dict):
+        yield from _faults_of_list(linux.get("namespaces"), "$.linux.namespaces", "type", _no_fault)
+        yield from _faults_of_resources(linux.get("resources"))
+
+
+def _objects(document: JsonObject) -> Iterator[tuple[str, str]]:
+    for key in ("process", "root"):
+        if key not in document:
+            yield member("$", key), "is missing"
+        elif not isinstance(document[key], dict):
+            yield member("$", key), f"must be an object, is {type_name(document[key])}"
+    if not isinstance(document.get("linux") or {}, dict):
+        yield "$.linux", f"must be an object, is {type_name(document['linux'])}"
+
+
+def _needed(
+    holder: JsonObject, path: str, key: str, fault_of: Callable[[Any], str | None]
+) -> Iterator[tuple[str, str]]:
+    fault = fault_of(holder[key]) if key in holder else "is missing"
+    if fault is not None:
+        yield member(path, key), fault
+
+
+def _optional(
+    holder: JsonObject, path: str, key: str, fault_of: Callable[[Any], str | None]
+) -> Iterator[tuple[str, str]]:
+    # Go's encoder writes null for an absent list, and every runtime reads it so.
+    if holder.get(key) is not None:
+        yield from _needed(holder, path, key, fault_of)
+
+
+def _no_fault(_value: object) -> None:
+    return None
+
+
+def _fault_of_version(value: object) -> str | None:
+    if isinstance(value, str) and _OCI_VERSION.fullmatch(value):
+        return None
+    return "must be a version 1.x.y of the OCI runtime specification"
+
+
+def _fault_of_strings(value: object) -> str | None:
+    if isinstance(value, list) and all(isinstance(each, str) for each in value):
+        return None
+    return "must be an array of strings"
+
+
+def _fault_of_args(value: object) -> str | None:
+    fault = _fault_of_strings(value)
+    if fault is None and (not value or not value[0]):  # type: ignore[index]
+        return "must name a command"
+    return fault
+
+
+def _fault_of_path(value: object) -> str | None:
+    if not isinstance(value, str) or not value:
+        return "must be a non-empty string"
+    if "\0" in value:
+        return "must not contain NUL"
+    if not value.startswith("/") and ".." in value.split("/"):
+        return "must stay below the bundle when it is relative"
+    return None
+
+
+def _fault_of_annotations(value: object) -> str | None:
+    if isinstance(value, dict) and all(isinstance(each, str) for each in value.values()):
+        return None
+    return "must be an object of strings"
+
+
+def _fault_of_mount(mount: JsonObject) -> str | None:
+    if any(mount.get(key) is not None and not isinstance(mount[key], str) for key in ("type", "source")):
+        return "type and source must be strings"
+    return None if mount.get("options") is None else _fault_of_strings(mount["options"])
+
+
+def _faults_of_list(
+    value: object, path: str, key: str, fault_of: Callable[[JsonObject], str | None]
+) -> Iterator[tuple[str, str]]:
+    """Check an array of objects, each with one string that names it."""
+    if value is None:
+        return
+    if not isinstance(value, list):
+        yield path, f"must be an array, is {type_name(value)}"
+        return
+    for index, element in enumerate(value):
+        at = member(path, index)
+        if not isinstance(element, dict):
+            yield at, f"must be an object, is {type_name(element)}"
+        elif not isinstance(element.get(key), str):
+            yield member(at, key), "must be a string"
+        else:
+            fault = fault_of(element)
+            if fault is not None:
+                yield at, fault
+
+
+def _faults_of_capabilities(value: object) -> Iterator[tuple[str, str]]:
+    path = "$.process.capabilities"
+    if value is None:
+        return
+    if not isinstance(value, dict):
+        yield path, f"must be an object, is {type_name(value)}"
+        return
+    for name in capabilities.SETS:
+        yield from _optional(value, path, name, _fault_of_strings)
+
+
+def _faults_of_resources(value: object) -> Iterator[tuple[str, str]]:
+    path = "$.linux.resources"
+    if value is None:
+        return
+    if not isinstance(value, dict):
+        yield path, f"must be an object, is {type_name(value)}"
+        return
+    for key in ("memory", "cpu"):
+        if value.get(key) is not None and not isinstance(value[key], dict):
+            yield member(path, key), f"must be an object, is {type_name(value[key])}"
+
+
+def _problem(subject: str, path: str, message: str, step: Step) -> Problem:
+    return Problem(step=step, reason=Reason.INVALID_BUNDLE, subject=subject, message=f"{path} {message}")

@@ -1,0 +1,105 @@
+"""What stands after the global flags, one function for each subcommand.
+
+Source: measured on runsc 20240729 ("argv, annotations, exit codes"); a later runsc takes the same words.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+Argv = tuple[str, ...]
+
+
+def create(container: str, *, bundle: Path, pid_file: Path) -> Argv:
+    """Make a container from its bundle. The root's stdio is taken here."""
+    return ("create", f"--bundle={bundle}", f"--pid-file={pid_file}", container)
+
+
+def start(container: str) -> Argv:
+    """Start a created container. A sub-container's stdio is taken here."""
+    return ("start", container)
+
+
+def restore(container: str, *, bundle: Path, image: Path, pid_file: Path) -> Argv:
+    """Restore a container, made by the same command. The image of sub-containers is read at the root's restore."""
+    return (
+        "restore",
+        f"--bundle={bundle}",
+        f"--image-path={image}",
+        f"--pid-file={pid_file}",
+        "--detach",
+        container,
+    )
+
+
+def checkpoint(container: str, *, image: Path) -> Argv:
+    """Save the whole sandbox and let it live on. Without --leave-running a failed save destroys it."""
+    return ("checkpoint", f"--image-path={image}", "--compression=none", "--leave-running", container)
+
+
+def pause(container: str) -> Argv:
+    """Freeze the whole sandbox, whichever of its containers is named."""
+    return ("pause", container)
+
+
+def resume(container: str) -> Argv:
+    """Undo one `pause`."""
+    return ("resume", container)
+
+
+def state(container: str) -> Argv:
+    """Ask for a container's state, as JSON on stdout."""
+    return ("state", container)
+
+
+def list_containers() -> Argv:
+    """Ask for all containers of the root, as JSON on stdout (`null` when there is none)."""
+    return ("list", "--format=json")
+
+
+def wait(container: str) -> Argv:
+    """Wait for a container's end; its status comes as JSON on stdout. Blocks while the sandbox is paused."""
+    return ("wait", container)
+
+
+def kill(container: str, signal: str) -> Argv:
+    """Send a signal, named without SIG, to a container's first process."""
+    return ("kill", container, signal)
+
+
+def kill_process(container: str, pid: int) -> Argv:
+    """SIGKILL one process inside a container, by its pid inside the sandbox."""
+    return ("kill", f"--pid={pid}", container, "KILL")
+
+
+def delete(container: str) -> Argv:
+    """Remove a stopped container of a living sandbox. Never by force, never the root: that kills by a stored pid."""
+    return ("delete", container)
+
+
+def execute(container: str, command: Sequence[str], *, pid_file: Path, user: str | None = None) -> Argv:
+    """Run a command inside a container and end with its exit code. `user` is `uid:gid`; None is root.
+
+    `pid_file` gets the command's pid inside the sandbox, as `ps` and `kill --pid` know it.
+    """
+    who = () if user is None else (f"--user={user}",)
+    return ("exec", f"--internal-pid-file={pid_file}", *who, container, *command)
+
+
+def events(container: str) -> Argv:
+    """Ask for one sample of a container's statistics, as one JSON line on stdout."""
+    return ("events", "--stats", container)
+
+
+def ps(container: str) -> Argv:
+    """Ask for the processes inside a container, as a table on stdout; only the table has their parents."""
+    return ("ps", "--format=table", container)
+
+
+def version() -> Argv:
+    """Ask for the version, as text on stdout; needs no root."""
+    return ("--version",)

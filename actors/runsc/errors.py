@@ -1,0 +1,104 @@
+"""From runsc's words to the catalogue's reasons.
+
+The substrings are those that were seen to be stable, measured on runsc 20240729. A runsc that says it otherwise gives
+RuntimeFailed with its own words, never a wrong reason.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from statemachine.problem import Problem, Step
+from statemachine.reasons import Reason
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from .log import Words
+
+_SECRET_CHARACTERS_MIN: Final = 4
+"""Shorter values (`1`, `on`) are no secrets, and blotting them out would leave no readable text."""
+
+_COMMAND: Final = re.compile(
+    r"failed to load (?P<path>.+?): no such file or directory"
+    r"|error finding executable \"(?P<name>.+?)\" in PATH .*: no such file or directory"
+)
+
+# In this order: a disk that is full may also end the sandbox, and then the disk is the cause.
+_SUBSTRINGS: Final = (
+    (Reason.INSUFFICIENT_DISK, re.compile(r"no space left on device")),
+    (Reason.OPEN_DELETED_FILE, re.compile(r"deleted and invalidated dentries")),
+    (
+        Reason.SANDBOX_DIED,
+        re.compile(
+            r"connecting to control server .*: (?:connect: )?(?:connection refused|no such file or directory)"
+            r"|connection refused"
+            r"|urpc method .* failed: EOF"
+            r"|sandbox is not running"
+        ),
+    ),
+)
+
+_MESSAGES: Final = {
+    Reason.INSUFFICIENT_DISK: "the disk is full: {words}",
+    Reason.OPEN_DELETED_FILE: "a deleted file is held open: {words}",
+    Reason.SANDBOX_DIED: "the sandbox does not answer any more: {words}",
+}
+
+
+@attrs.frozen(kw_only=True)
+class Call:
+    """What was called and for whom, as problems need it.
+
+    Attributes:
+        step: the step that the call belongs to.
+        verb: runsc's subcommand.
+        subject: the container's name.
+        secrets: values that no text may carry, see `secrets_of`.
+    """
+
+    step: Step
+    verb: str
+    subject: str
+    secrets: tuple[str, ...] = attrs.field(default=(), repr=False)
+
+
+def secrets_of(env: Iterable[str]) -> tuple[str, ...]:
+    """Return the values of `NAME=value` variables that texts must not carry, longest first; PATH is no secret."""
+    pairs = (variable.partition("=") for variable in env)
+    values = {value for name, _, value in pairs if name != "PATH" and len(value) >= _SECRET_CHARACTERS_MIN}
+    return tuple(sorted(values, key=lambda value: (-len(value), value)))
+
+
+def without_secrets(text: str, secrets: Iterable[str]) -> str:
+    """Return a text with every secret blotted out."""
+    for secret in secrets:
+        text = text.replace(secret, "***")
+    return text
+
+
+def classify(call: Call, said: Words, *, status: str) -> Problem:
+    """Return the problem that a failed call is.
+
+    Args:
+        call: what was called.
+        said: what runsc said.
+        status: how the command ended, for the case that it said nothing: `exit code 128`, `signal 9`.
+    """
+    message = without_secrets(said.message, call.secrets) or f"runsc {call.verb} ended with {status} and said nothing"
+    detail = without_secrets(said.detail, call.secrets)
+
+    def problem(reason: Reason, sentence: str) -> Problem:
+        return Problem(step=call.step, reason=reason, subject=call.subject, message=sentence, detail=detail)
+
+    for reason, pattern in _SUBSTRINGS:
+        if pattern.search(said.text):
+            return problem(reason, _MESSAGES[reason].format(words=message))
+    command = _COMMAND.search(said.text)
+    if command is not None:
+        argv0 = without_secrets(command["path"] or command["name"], call.secrets)
+        return problem(Reason.COMMAND_NOT_FOUND, f"container {call.subject!r} has no command {argv0!r}")
+    return problem(Reason.RUNTIME_FAILED, message)

@@ -1,0 +1,181 @@
+"""A running sandbox that we own: its processes, and what may be asked of its containers by their names."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+import anyio
+import attrs
+
+from actors.bundle.config import PAUSE_ARGV
+from actors.ports import Child
+from statemachine.problem import Problem, ProblemError, Step
+from statemachine.reasons import Reason
+
+from .driver import Runsc, Target
+from .record import ROOT_CONTAINER, SandboxRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from actors.ports import Exit, Finished
+
+    from .answers import ContainerState
+
+_WAIT_AGAIN_S: Final = 1.0
+"""Between two commands that wait for a container's end; another one is only needed when somebody killed the first."""
+
+_EXIT_AT_ONCE: Final = (*PAUSE_ARGV, "exit")
+"""The one program that is in every sandbox, told to end: see `actors.pause_elf`."""
+_STANDS_STILL_AFTER_S: Final = 5.0
+"""Executing takes 30 ms where nothing is frozen."""
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class Sandbox:
+    """One activation, alive.
+
+    Attributes:
+        runsc: its driver.
+        record: what is written down of it.
+        process: the sandbox's process; its end is the sandbox's death.
+        gofers: by container name, `pause` included; without those of containers that had ended before they could be
+            owned.
+        targets: by container name, `pause` included.
+    """
+
+    runsc: Runsc
+    record: SandboxRecord
+    process: Child
+    gofers: Mapping[str, Child]
+    targets: Mapping[str, Target]
+    _doubts: dict[str, anyio.Event] = attrs.field(factory=dict, init=False, repr=False)
+
+    @property
+    def owned(self) -> tuple[Child, ...]:
+        """Every process, the sandbox first, as `teardown.end_activation` takes them."""
+        return (self.process, *self.gofers.values())
+
+    @property
+    def containers(self) -> tuple[str, ...]:
+        """The names of its application containers."""
+        return tuple(name for name in self.targets if name != ROOT_CONTAINER)
+
+    async def died(self) -> Exit:
+        """Wait until the sandbox's process has ended, and return how."""
+        return await self.process.wait()
+
+    async def ended(self, name: str) -> None:
+        """Wait until a container has ended; at once when it had ended before we could watch it.
+
+        `exit_code` then tells how. The death of the sandbox ends every container too: look at that first.
+
+        Normally this costs nothing but a pidfd. Measured on runsc 20240729: once a command could not be started inside
+        a container, its gofer outlives it; from then on a `runsc wait` watches beside the pidfd.
+        """
+        gofer = self.gofers.get(name)
+        if gofer is None:
+            return
+
+        async def watch_gofer() -> None:
+            await gofer.wait()
+            group.cancel_scope.cancel()
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(watch_gofer)
+            await self._doubt(name).wait()
+            await self._wait_by_command(name)
+            group.cancel_scope.cancel()
+
+    async def _wait_by_command(self, name: str) -> None:
+        while True:
+            try:
+                await self.exit_code(name, deadline_s=math.inf)
+            except ProblemError:
+                # The command failed, which says nothing about the container. When the sandbox died, its gofer tells.
+                await anyio.sleep(_WAIT_AGAIN_S)
+            else:
+                return
+
+    def _doubt(self, name: str) -> anyio.Event:
+        """Return the event that is set as soon as a container's gofer is no sign of its end any more."""
+        return self._doubts.setdefault(name, anyio.Event())
+
+    async def exit_code(self, name: str, *, deadline_s: float = 15.0) -> int:
+        """Return the exit code of a container that has ended, a signal as 128 plus its number. Not while frozen."""
+        return await self.runsc.wait(self.targets[name], deadline_s=deadline_s)
+
+    async def inspect(self, name: str) -> ContainerState:
+        """Return a container's state; answers while frozen too.
+
+        After `start_restored` has succeeded and the sandbox lives, `stopped` is to be believed, and `running` only as
+        long as its gofer lives: measured on runsc 20240729, a container that was never restored is `running`.
+        """
+        return await self.runsc.state(self.targets[name])
+
+    async def freeze(self) -> None:
+        """Stop every container at once."""
+        await self.runsc.pause(self.targets[ROOT_CONTAINER])
+
+    async def thaw(self) -> None:
+        """Let every container go on."""
+        await self.runsc.resume(self.targets[ROOT_CONTAINER])
+
+    async def is_frozen(self) -> bool:
+        """Whether the containers stand still, asked of the sandbox itself.
+
+        runsc's own state does not tell: a `pause` that was killed in between has frozen and not written it down. What
+        is executed in a frozen sandbox waits (measured on runsc 20240729).
+        """
+        try:
+            await self.execute(ROOT_CONTAINER, _EXIT_AT_ONCE, deadline_s=_STANDS_STILL_AFTER_S)
+        except ProblemError:
+            return True
+        return False
+
+    async def checkpoint_into(self, directory: Path) -> None:
+        """Save all containers into a fresh directory, and live on: frozen when frozen.
+
+        On failure the sandbox lives on as it was; what is left in the directory is the caller's to remove. Containers
+        that have exited must have been taken out with `delete_exited` first, or the image can never be restored.
+        """
+        await self.runsc.files.make_directory(directory)
+        await self.runsc.checkpoint(self.targets[ROOT_CONTAINER], image=directory)
+
+    async def delete_exited(self, name: str) -> None:
+        """Take a container that has exited out of the sandbox. Not while frozen: it would block until the thaw.
+
+        Raises:
+            ProblemError: as `Runsc.run`; ContainerExited when the sandbox could never be restored afterwards. Measured
+                on runsc 20240729: so it is once a command could not be started inside that container.
+        """
+        if self._doubt(name).is_set():
+            message = f"container {name!r} has exited and cannot be left out: a command once failed to start in it"
+            raise ProblemError(
+                Problem(step=Step.SUSPEND, reason=Reason.CONTAINER_EXITED, subject=name, message=message)
+            )
+        await self.ended(name)
+        await self.runsc.delete_sub(self.targets[name])
+
+    async def signal(self, name: str, signal: str) -> None:
+        """Send a signal, named without SIG, to a container's first process."""
+        await self.runsc.kill(self.targets[name], signal)
+
+    async def execute(
+        self, name: str, command: Sequence[str], *, deadline_s: float, user: str | None = None
+    ) -> Finished:
+        """Run a command inside a container. Never beside a checkpoint: see `Runsc.exec_in`."""
+        try:
+            return await self.runsc.exec_in(self.targets[name], command, deadline_s=deadline_s, user=user)
+        except BaseException:
+            # Also when cancelled: whether the command was about to fail is not known then.
+            self._doubt(name).set()
+            raise
+
+    def close(self) -> None:
+        """Give up every process; they live on."""
+        for child in self.owned:
+            child.close()

@@ -1,0 +1,134 @@
+"""JSON read strictly: no key twice, no NaN, a bound on depth, and every complaint names the place in the document.
+
+For documents that programs write (OCI configurations, manifests, runsc's state files). Assignments, which people write,
+have a reader of their own.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from typing import Any, Final, NoReturn, TypeAlias
+
+JsonObject: TypeAlias = "dict[str, Any]"
+
+DEPTH_MAX: Final = 64
+
+
+class StrictJsonError(ValueError):
+    """Raised when bytes are not one strict JSON document.
+
+    Attributes:
+        path: where, as `$.process.args[0]`; `$` for the whole document.
+        message: what is wrong there.
+    """
+
+    def __init__(self, path: str, message: str) -> None:
+        super().__init__(f"{path}: {message}")
+        self.path = path
+        self.message = message
+
+
+class _Twice(dict[str, Any]):
+    """An object with a key that stands twice; the walk that follows the parse knows its path, the parser does not."""
+
+    key: str
+
+
+def member(path: str, key: str | int) -> str:
+    """Return the path of an object's member or an array's element."""
+    if isinstance(key, int):
+        return f"{path}[{key}]"
+    return f"{path}.{key}" if key.replace("_", "").replace("-", "").isalnum() else f"{path}[{json.dumps(key)}]"
+
+
+def parse(data: bytes) -> object:
+    """Parse one JSON document.
+
+    Raises:
+        StrictJsonError: not UTF-8, not JSON, a key twice, a number that is no finite number, deeper than 64.
+    """
+    try:
+        document: object = json.loads(
+            data.decode("utf-8"), object_pairs_hook=_object, parse_constant=_refuse_constant, parse_float=_finite
+        )
+    except UnicodeDecodeError as error:
+        raise StrictJsonError("$", f"not UTF-8 at byte {error.start}") from error
+    except json.JSONDecodeError as error:
+        raise StrictJsonError("$", f"{error.msg} at line {error.lineno} column {error.colno}") from error
+    except RecursionError as error:
+        raise StrictJsonError("$", f"deeper than {DEPTH_MAX} levels") from error
+    except ValueError as error:  # a number that Python refuses to read: thousands of digits, or not finite
+        raise StrictJsonError("$", str(error)) from error
+    _look_through(document)
+    return document
+
+
+def parse_object(data: bytes) -> JsonObject:
+    """Parse one JSON document that must be an object.
+
+    Raises:
+        StrictJsonError: as `parse`, or it is no object.
+    """
+    document = parse(data)
+    if not isinstance(document, dict):
+        raise StrictJsonError("$", f"must be an object, is {type_name(document)}")
+    return document
+
+
+def type_name(value: object) -> str:
+    """Return JSON's own name of a value's type."""
+    names: dict[type, str] = {
+        dict: "an object",
+        list: "an array",
+        str: "a string",
+        bool: "a boolean",
+        type(None): "null",
+    }
+    for kind, name in names.items():
+        if isinstance(value, kind):
+            return name
+    return "a number"
+
+
+def canonical(document: object) -> bytes:
+    """Return a document's one byte form: sorted keys, indented by two spaces, ASCII, a newline at the end."""
+    return (json.dumps(document, sort_keys=True, indent=2, allow_nan=False) + "\n").encode("ascii")
+
+
+def _object(pairs: list[tuple[str, Any]]) -> JsonObject:
+    document = dict(pairs)
+    if len(document) == len(pairs):
+        return document
+    twice = _Twice(document)
+    twice.key = next(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
+    return twice
+
+
+def _refuse_constant(word: str) -> NoReturn:
+    message = f"{word} is no JSON number"
+    raise ValueError(message)
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        message = f"the number {text[:40]} is out of range"
+        raise ValueError(message)
+    return value
+
+
+def _look_through(document: object) -> None:
+    """Find what the parser let pass, without recursion: the document may be as deep as the parser could bear."""
+    waiting: list[tuple[str, int, object]] = [("$", 1, document)]
+    while waiting:
+        path, depth, value = waiting.pop()
+        if not isinstance(value, dict | list):
+            continue
+        if depth > DEPTH_MAX:
+            raise StrictJsonError(path, f"deeper than {DEPTH_MAX} levels")
+        if isinstance(value, _Twice):
+            raise StrictJsonError(member(path, value.key), "the key stands twice")
+        children = value.items() if isinstance(value, dict) else enumerate(value)
+        waiting.extend((member(path, key), depth + 1, child) for key, child in children)

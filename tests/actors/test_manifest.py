@@ -1,0 +1,280 @@
+"""The manifest of a snapshot: it reads back, and a damaged one is a reason."""
+
+import copy
+import errno
+import json
+from pathlib import Path
+
+import attrs
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from actors.assignment import SnapshotScope
+from actors.compatibility import compatibility
+from actors.manifest import (
+    Manifest,
+    RuntimeFacts,
+    Shape,
+    ShapeDevice,
+    ShapeMount,
+    ShapeUser,
+    SnapshotContainer,
+    SnapshotFile,
+    SnapshotGpu,
+    as_json,
+    is_plain_name,
+    parse_manifest,
+    read_manifest,
+    shape_of,
+    write_manifest,
+)
+from actors.runsc.flags import GlobalFlags
+from actors.runsc.version import RuntimeVersion
+from actors.strict_json import canonical
+from statemachine.problem import ProblemError
+from statemachine.reasons import Reason
+from tests.actors.memory_files import DIRECTORY, MemoryFiles
+from tests.actors.test_bundle_config import config
+
+HERE = Path("/s/snapshots/s1")
+PATH = HERE / "manifest.json"
+DIGEST = "0123456789abcdef" * 4
+
+texts = st.text(max_size=8)
+counts = st.integers(min_value=0, max_value=1 << 62)
+digests = st.text("0123456789abcdef", min_size=64, max_size=64)
+strings = st.lists(texts, max_size=3).map(tuple)
+shapes = st.builds(
+    Shape,
+    args=strings,
+    user=st.builds(ShapeUser, uid=counts, gid=counts, additional_gids=st.lists(counts, max_size=2).map(tuple)),
+    mounts=st.lists(st.builds(ShapeMount, destination=texts, type=texts, options=strings), max_size=2).map(tuple),
+    devices=st.lists(st.builds(ShapeDevice, path=texts, type=texts), max_size=2).map(tuple),
+    capabilities=strings,
+)
+gpus = st.builds(SnapshotGpu, ordinal=counts, uuid=texts, model=texts, minor=counts, pci_bus_id=texts)
+containers = st.builds(
+    SnapshotContainer,
+    name=texts,
+    image_digest=st.none() | texts,
+    shape=shapes,
+    gpus=st.lists(gpus, max_size=2).map(tuple),
+    exited=st.none() | st.integers(0, 255),
+)
+files_ = st.lists(
+    st.builds(SnapshotFile, name=texts.filter(is_plain_name), size_bytes=counts, blake3=digests),
+    max_size=3,
+    unique_by=lambda file: file.name,
+).map(tuple)
+manifests = st.builds(
+    Manifest,
+    actor=texts,
+    id=texts,
+    created_at=texts,
+    generation=counts,
+    scope=st.sampled_from(SnapshotScope),
+    greenroom=texts,
+    boot_id=texts,
+    arch=texts,
+    runsc=st.builds(RuntimeFacts, version=texts, sha256=digests, platform=texts, flags=strings),
+    driver=st.none() | texts,
+    toolkit=st.none() | texts,
+    containers=st.lists(containers, max_size=2).map(tuple),
+    volumes=strings,
+    files=files_,
+)
+
+MANIFEST = Manifest(
+    actor="u1",
+    id="s1",
+    created_at="2026-11-29T15:04:05.678Z",
+    generation=3,
+    scope=SnapshotScope.FULL,
+    greenroom="0.1.0",
+    boot_id="b",
+    arch="x86_64",
+    runsc=RuntimeFacts(version="0.0~20240729.0", sha256=DIGEST, platform="systrap", flags=GlobalFlags().as_list()),
+    driver=None,
+    toolkit=None,
+    containers=(
+        SnapshotContainer(
+            name="web",
+            image_digest=None,
+            shape=shape_of(config()),
+            gpus=(SnapshotGpu(ordinal=0, uuid="GPU-1", model="H200", minor=3, pci_bus_id="0000:01:00.0"),),
+            exited=None,
+        ),
+        SnapshotContainer(name="init", image_digest="sha256:x", shape=shape_of(config()), gpus=(), exited=0),
+    ),
+    volumes=("work",),
+    files=(SnapshotFile(name="pages.img", size_bytes=5, blake3=DIGEST),),
+)
+
+
+@given(manifests)
+def test_a_manifest_reads_back(manifest):
+    assert parse_manifest(canonical(as_json(manifest)), path=PATH) == manifest
+
+
+def test_its_members_are_those_of_format_1():
+    document = as_json(MANIFEST)
+    assert list(document) == [
+        *("v", "actor", "id", "createdAt", "generation", "scope", "greenroom", "bootId", "arch", "runsc", "driver"),
+        *("toolkit", "containers", "volumes", "files"),
+    ]
+    assert list(document["runsc"]) == ["version", "sha256", "platform", "flags"]
+    assert list(document["containers"][0]) == ["name", "imageDigest", "shape", "gpus", "exited"]
+    assert list(document["containers"][0]["shape"]) == ["args", "user", "mounts", "devices", "capabilities"]
+    assert list(document["containers"][0]["gpus"][0]) == ["ordinal", "uuid", "model", "minor", "pciBusId"]
+    assert document["files"] == [{"name": "pages.img", "size": 5, "blake3": DIGEST}]
+    assert MANIFEST.restorable == ("web",)
+
+
+@pytest.mark.anyio
+async def test_it_is_written_and_read_and_members_of_later_versions_are_passed_over():
+    files = MemoryFiles({HERE: DIRECTORY})
+    await write_manifest(files, HERE, MANIFEST)
+    document = json.loads(files.content[PATH])
+    document["later"] = document["containers"][0]["later"] = {"x": 1}
+    files.content[PATH] = json.dumps(document).encode()
+    assert await read_manifest(files, HERE) == MANIFEST
+
+
+def changed(*way, value):
+    document = copy.deepcopy(as_json(MANIFEST))
+    holder = document
+    for key in way[:-1]:
+        holder = holder[key]
+    if value is DIRECTORY:
+        del holder[way[-1]]
+    else:
+        holder[way[-1]] = value
+    return json.dumps(document).encode()
+
+
+@pytest.mark.parametrize(
+    ("data", "says"),
+    [
+        (b"", "line 1"),
+        (b"[]", "object"),
+        (canonical(as_json(MANIFEST))[:-20], "damaged"),
+        (changed("v", value=DIRECTORY), "format"),
+        (changed("v", value=0), "format"),
+        (changed("v", value=True), "format"),
+        (changed("v", value="1"), "format"),
+        (changed("actor", value=DIRECTORY), "actor"),
+        (changed("actor", value=7), "actor"),
+        (changed("generation", value="3"), "generation"),
+        (changed("generation", value=3.0), "generation"),
+        (changed("generation", value=True), "generation"),
+        (changed("scope", value="Half"), "scope"),
+        (changed("driver", value=5), "driver"),
+        (changed("volumes", value="work"), "volumes"),
+        (changed("volumes", value={"work": 1}), "volumes"),
+        (changed("containers", value=None), "containers"),
+        (changed("containers", 0, value="web"), "containers"),
+        (changed("containers", 0, "exited", value="0"), "exited"),
+        (changed("containers", 0, "shape", "user", "uid", value=None), "uid"),
+        (changed("containers", 0, "gpus", 0, "ordinal", value=-1), "ordinal"),
+        (changed("runsc", "sha256", value="x"), "$.runsc"),
+        (changed("files", 0, "size", value=-1), "$.files[0]"),
+        (changed("files", 0, "size", value="5"), "size"),
+        (changed("files", 0, "blake3", value=DIGEST.upper()), "hex"),
+        (changed("files", 0, "name", value="../pages.img"), "plain"),
+        (changed("files", 0, "name", value="a/b"), "plain"),
+        (changed("files", 0, "name", value="manifest.json"), "plain"),
+        (changed("files", value=[{"name": "a", "size": 1, "blake3": DIGEST}] * 2), "twice"),
+    ],
+)
+def test_a_damaged_manifest_is_a_corrupt_snapshot_and_says_where(data, says):
+    with pytest.raises(ProblemError) as failed:
+        parse_manifest(data, path=PATH)
+    assert failed.value.problem.reason is Reason.SNAPSHOT_CORRUPT
+    assert failed.value.problem.subject == str(PATH)
+    assert says in failed.value.problem.message
+
+
+@given(st.binary(max_size=200), st.integers(0), st.integers(0, 40))
+def test_no_damage_breaks_the_reader(junk, position, length):
+    data = canonical(as_json(MANIFEST))
+    position %= len(data)
+    damaged = data[:position] + junk + data[position + length :]
+    try:
+        parse_manifest(damaged, path=PATH)
+    except ProblemError as error:
+        assert error.problem.reason in {Reason.SNAPSHOT_CORRUPT, Reason.NEWER_FORMAT}  # noqa: PT017
+
+
+def test_a_newer_format_is_told_apart_from_damage():
+    with pytest.raises(ProblemError) as failed:
+        parse_manifest(b'{"v": 2}', path=PATH)
+    assert failed.value.problem.reason is Reason.NEWER_FORMAT
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("number", [errno.ENOENT, errno.EACCES])
+async def test_a_manifest_that_cannot_be_read_is_no_snapshot(number):
+    files = MemoryFiles({HERE: DIRECTORY})
+    files.fail("read", PATH, number)
+    with pytest.raises(ProblemError) as failed:
+        await read_manifest(files, HERE)
+    assert failed.value.problem.reason is Reason.SNAPSHOT_MISSING
+
+
+@pytest.mark.parametrize(
+    ("name", "plain"),
+    [
+        *[("pages.img", True), ("é", True), ("", False), (".", False), ("..", False), ("a/b", False), ("a\0b", False)],
+        *[("x" * 255, True), ("é" * 128, False)],
+    ],
+)
+def test_a_plain_name_leads_nowhere_else(name, plain):
+    assert is_plain_name(name) is plain
+
+
+# ------------------------------------------------------------------------------------------------------ compatibility
+
+
+@pytest.mark.parametrize(
+    ("change", "subject"),
+    [
+        ({}, None),
+        ({"containers": ["init", "web"]}, None),
+        ({"arch": "aarch64"}, "arch"),
+        ({"flags": GlobalFlags(platform="ptrace")}, "platform"),
+        ({"flags": GlobalFlags(network="sandbox")}, "flags"),
+        ({"flags": GlobalFlags(extra=("--nvproxy",))}, "flags"),
+        ({"runtime": RuntimeVersion(text="release-20260810.0", date=20260810)}, "runsc"),
+        ({"runtime": RuntimeVersion(text="release-20240729.0", date=20240729)}, None),
+        ({"containers": ["web"]}, "containers"),
+        ({"containers": ["web", "init", "more"]}, "containers"),
+        ({"containers": [], "arch": "aarch64"}, "arch"),
+    ],
+)
+def test_what_differs_is_named_the_most_fundamental_first(change, subject):
+    here = {
+        "runtime": RuntimeVersion(text="0.0~20240729.0", date=20240729),
+        "flags": GlobalFlags(),
+        "arch": "x86_64",
+        "containers": ["web", "init"],
+    }
+    problem = compatibility(MANIFEST, **{**here, **change})
+    if subject is None:
+        assert problem is None
+    else:
+        assert problem is not None
+        assert (problem.reason, problem.subject) == (Reason.SNAPSHOT_INCOMPATIBLE, subject)
+        assert bool(problem.detail) is (len(change) > 1 or subject == "platform")
+
+
+def test_the_shape_of_a_container_comes_from_its_document():
+    shape = shape_of(config())
+    assert shape.args == ("serve", "--on")
+    assert shape.user == ShapeUser(uid=1000, gid=1001, additional_gids=(4, 5))
+    assert shape.mounts[0] == ShapeMount(destination="/proc", type="proc", options=("nodev", "noexec", "nosuid"))
+    assert "CAP_CHOWN" in shape.capabilities
+    with_device = config()
+    with_device["linux"]["devices"] = [{"path": "/dev/x", "type": "c", "major": 1, "minor": 3}]
+    assert shape_of(with_device) == attrs.evolve(shape, devices=(ShapeDevice(path="/dev/x", type="c"),))
+    assert shape_of({"process": {"args": ["sh"]}}).user == ShapeUser(uid=0, gid=0)

@@ -1,0 +1,159 @@
+"""What runsc says: read from its log, and turned into a reason."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from actors.runsc.errors import Call, classify, secrets_of, without_secrets
+from actors.runsc.log import parse_log, words
+from statemachine.problem import Step
+from statemachine.reasons import Reason
+
+
+def entry(message):
+    return json.dumps(
+        {"msg": message, "level": "error", "time": "2026-11-29T15:11:56Z"}, separators=(",", ":")
+    ).encode()
+
+
+def said(*messages):
+    return words(b"".join(map(entry, messages)), b"")
+
+
+def call(**changes):
+    return Call(**{"step": Step.CREATE, "verb": "start", "subject": "web", **changes})
+
+
+# -------------------------------------------------------------------------------------------------------------- the log
+
+
+@given(st.lists(st.text().filter(lambda text: text.strip() and "\ngoroutine" not in text)))
+def test_messages_that_follow_each_other_without_a_newline_are_all_found(messages):
+    assert parse_log(b"".join(map(entry, messages))) == tuple(message.strip() for message in messages)
+
+
+def test_a_panic_is_cut_where_its_goroutines_begin():
+    panic = "checkpoint failed: runtime error: nil pointer\ngoroutine 1 [running]:\nmain.main()" + "\nframe" * 5000
+    assert parse_log(entry(panic)) == ("checkpoint failed: runtime error: nil pointer",)
+
+
+@pytest.mark.parametrize(
+    ("data", "messages"),
+    [
+        (b"", ()),
+        (b"\n \n", ()),
+        (b"fatal error: out of memory", ("fatal error: out of memory",)),
+        (entry("first") + b" panic: boom\ngoroutine 1", ("first", "panic: boom")),
+        (b'{"msg":"cut in the mid', ("cut in the mid",)),
+        (b'{"msg": 7}', ()),
+        (b"[1]" + entry("x"), ("x",)),
+        (b"\xff\xfe", ("\ufffd\ufffd",)),
+    ],
+)
+def test_a_log_that_is_no_json_is_read_as_well_as_it_can_be(data, messages):
+    assert parse_log(data) == messages
+
+
+@given(st.binary())
+def test_no_log_breaks_the_reader(data):
+    words(data, data)
+
+
+def test_stderr_speaks_only_when_the_log_is_silent():
+    assert words(b"", b"flag provided but not defined\n").message == "flag provided but not defined"
+    assert words(entry("from the log"), b"from stderr").message == "from the log"
+
+
+def test_what_is_kept_is_bounded_and_a_long_line_keeps_both_its_ends():
+    found = said("starting sub-container [sh -c " + "x" * 5000 + "]: no space left on device", *["line"] * 100)
+    assert len(found.message) <= 1000
+    assert found.message.startswith("starting sub-container")
+    assert found.message.endswith("no space left on device")
+    assert len(found.detail) <= 4000
+    assert len(found.detail.splitlines()) == 20
+
+
+# -------------------------------------------------------------------------------------------------------------- reasons
+
+
+@pytest.mark.parametrize(
+    ("message", "reason", "says"),
+    [
+        (
+            "starting container: starting sub-container [/nope x]: failed to load /nope: no such file or directory",
+            Reason.COMMAND_NOT_FOUND,
+            "container 'web' has no command '/nope'",
+        ),
+        (
+            'starting sub-container [x]: error finding executable "nope" in PATH [/bin]: no such file or directory',
+            Reason.COMMAND_NOT_FOUND,
+            "container 'web' has no command 'nope'",
+        ),
+        ("creating process: failed to load /tmp: permission denied", Reason.RUNTIME_FAILED, "permission denied"),
+        (
+            "checkpoint failed: statefile error: write: no space left on device",
+            Reason.INSUFFICIENT_DISK,
+            "the disk is full",
+        ),
+        (
+            "checkpoint failed: gofer fs: deleted and invalidated dentries cannot be saved",
+            Reason.OPEN_DELETED_FILE,
+            "held open",
+        ),
+        (
+            'connecting to control server at PID 12: connecting to "/r/runsc-c.sock": connection refused',
+            Reason.SANDBOX_DIED,
+            "does not answer",
+        ),
+        (
+            "connecting to control server at PID 12: dial unix /r/runsc-c.sock: connect: no such file or directory",
+            Reason.SANDBOX_DIED,
+            "does not answer",
+        ),
+        (
+            'starting sub-container [sh]: urpc method "containerManager.StartSubcontainer" failed: EOF',
+            Reason.SANDBOX_DIED,
+            "does not answer",
+        ),
+        ('loading container: file does not exist: "c1"', Reason.RUNTIME_FAILED, "file does not exist"),
+        ("cannot read client sync file: waiting for sandbox to start: EOF", Reason.RUNTIME_FAILED, "sync file"),
+        ("sandbox is not being restored, cannot restore subcontainer", Reason.RUNTIME_FAILED, "not being restored"),
+        ("no space left on device: urpc method failed: EOF", Reason.INSUFFICIENT_DISK, "the disk is full"),
+    ],
+)
+def test_words_that_were_seen_become_this_reason(message, reason, says):
+    problem = classify(call(), said(message), status="exit code 128")
+    assert problem.reason is reason
+    assert problem.subject == "web"
+    assert says in problem.message
+    assert problem.detail == message
+
+
+def test_a_command_that_says_nothing_is_told_by_its_status():
+    problem = classify(call(verb="events"), words(b"", b""), status="signal 9")
+    assert problem.reason is Reason.RUNTIME_FAILED
+    assert problem.message == "runsc events ended with signal 9 and said nothing"
+
+
+def test_no_value_of_the_environment_is_repeated():
+    secrets = secrets_of(["TOKEN=hunter2-hunter2", "PART=hunter2", "ON=1", "PATH=/bin:/usr/bin", "EMPTY="])
+    assert secrets == ("hunter2-hunter2", "hunter2")
+    problem = classify(call(secrets=secrets), said("bad hunter2-hunter2 in /bin:/usr/bin", "hunter2!"), status="")
+    assert problem.message == "bad *** in /bin:/usr/bin"
+    assert "hunter2" not in problem.detail
+    assert "hunter2" not in repr(call(secrets=secrets))
+
+
+def test_a_missing_command_whose_name_is_secret_is_not_named():
+    message = "failed to load /opt/secret: no such file or directory"
+    problem = classify(call(secrets=("/opt/secret",)), said(message), status="")
+    assert problem.reason is Reason.COMMAND_NOT_FOUND
+    assert "secret" not in problem.message
+
+
+@given(st.text("abc "), st.lists(st.text("abc", min_size=1)))
+def test_a_text_without_secrets_has_none(text, values):
+    secrets = secrets_of(f"NAME={value}" for value in values)
+    assert not any(secret in without_secrets(text, secrets) for secret in secrets)
