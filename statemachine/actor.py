@@ -59,6 +59,8 @@ class Ending(enum.StrEnum):
     FAILED = "Failed"
     ORIGIN = "Origin"
     """Suspended when the activation came from a snapshot that still verifies, else Failed."""
+    SUSPENDED = "Suspended"
+    """Suspended in any case: a restore was refused, or what a failed release had left behind is undone."""
     BACKING_OFF = "BackingOff"
     TERMINATED = "Terminated"
 
@@ -96,6 +98,11 @@ class ContainerFate:
     name: str
     exit_code: int | None = None
 
+    @property
+    def ended(self) -> bool:
+        """Whether it has exited."""
+        return self.exit_code is not None
+
 
 @attrs.frozen(kw_only=True)
 class Actor:
@@ -108,8 +115,9 @@ class Actor:
         grace_s: terminationGracePeriodSeconds.
         probe_s: the longest wakeup probe, 0 when there is none.
         containers: fate of each application container, in the order of declaration.
-        origin: the snapshot that this activation is restored from; None is a cold start.
-        last_good: the newest snapshot that is known to be whole.
+        origin: the snapshot that this activation is restored from; None is a cold start. From
+            SnapshotProven on it is the proven one.
+        last_good: the snapshot that was last proven, restored or found good; a wish to restore does not replace it.
         pending: a request kept for later.
         asked_by: who asked for the activation.
         ending: where a rollback leads to.
@@ -155,4 +163,4 @@ class Actor:
     @property
     def live(self) -> tuple[str, ...]:
         """Names of the containers that have not exited."""
-        return tuple(fate.name for fate in self.containers if fate.exit_code is None)
+        return tuple(fate.name for fate in self.containers if not fate.ended)

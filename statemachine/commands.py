@@ -35,7 +35,7 @@ class GenerateSpec:
 
 @attrs.frozen
 class PartitionGpus:
-    """Take the grant."""
+    """Take the grant; one that was kept over a backoff stays as it is."""
 
 
 @attrs.frozen
@@ -120,7 +120,7 @@ class FollowPending:
 
 @attrs.frozen
 class BeginAnew:
-    """A higher generation came while this life was ending: begin the next one."""
+    """A higher generation came while this life was ending: begin the next one, as its document says."""
 
 
 Command = (

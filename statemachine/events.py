@@ -112,7 +112,7 @@ class ContainersVerified:
 
 @attrs.frozen(kw_only=True)
 class SnapshotProven:
-    """The files are whole and durable and the manifest is written."""
+    """The files are whole and durable and the manifest is written; at least one application container lives in it."""
 
     snapshot: Snapshot
 

@@ -32,14 +32,17 @@ Predicate = Callable[[Actor, Event], bool]
 
 @attrs.frozen
 class Guard:
-    """A predicate with a name."""
+    """A predicate with a name; `joined` is set when the name is one of several, joined by `&`."""
 
     name: str
     holds: Predicate
+    joined: bool = False
 
     def __and__(self, other: Guard) -> Guard:
         return Guard(
-            f"{self.name} & {other.name}", lambda actor, event: self.holds(actor, event) and other.holds(actor, event)
+            f"{self.name} & {other.name}",
+            lambda actor, event: self.holds(actor, event) and other.holds(actor, event),
+            joined=True,
         )
 
     def __or__(self, other: Guard) -> Guard:
@@ -48,15 +51,17 @@ class Guard:
         )
 
     def __invert__(self) -> Guard:
-        return Guard(f"~{self.name}", lambda actor, event: not self.holds(actor, event))
+        name = f"({self.name})" if self.joined else self.name
+        return Guard(f"~{name}", lambda actor, event: not self.holds(actor, event))
 
 
 def _exits(actor: Actor, event: Event) -> tuple[int | None, ...]:
     """Exit codes of all containers once the event is counted in; None for one that lives."""
-    codes = {fate.name: fate.exit_code for fate in actor.containers}
-    if isinstance(event, ContainerExited):
-        codes[event.container] = event.exit_code
-    return tuple(codes.values())
+    counted = event if isinstance(event, ContainerExited) else None
+    return tuple(
+        counted.exit_code if counted and fate.exit_code is None and fate.name == counted.container else fate.exit_code
+        for fate in actor.containers
+    )
 
 
 def _all_exited(actor: Actor, event: Event) -> bool:
@@ -73,9 +78,14 @@ def _overlaps(actor: Actor, event: Event) -> bool:
     return actor.asked_by is By.COMMAND and isinstance(event, requests) and event.by is By.COMMAND
 
 
+def _lives(actor: Actor, event: Event) -> bool:
+    return isinstance(event, ContainerExited) and event.container in actor.live
+
+
 Always: Final = Guard("Always", lambda _actor, _event: True)
 ClaimsGpu: Final = Guard("ClaimsGpu", lambda actor, _event: actor.claims is Claims.GPUS)
 FromSnapshot: Final = Guard("FromSnapshot", lambda actor, _event: actor.origin is not None)
+ContainerLives: Final = Guard("ContainerLives", _lives)
 LastContainer: Final = Guard("LastContainer", _all_exited)
 AllZero: Final = Guard(
     "AllZero", lambda actor, event: all(code == 0 for code in _exits(actor, event) if code is not None)
@@ -102,8 +112,14 @@ HasPending: Final = Guard("HasPending", lambda actor, _event: actor.pending is n
 SuspendPending: Final = Guard("SuspendPending", lambda actor, _event: actor.pending is Pending.SUSPEND)
 RunPending: Final = Guard("RunPending", lambda actor, _event: actor.pending is Pending.RUN)
 TerminatePending: Final = Guard("TerminatePending", lambda actor, _event: actor.pending is Pending.TERMINATE)
+DrainPending: Final = Guard(
+    "DrainPending", lambda actor, _event: actor.pending in {Pending.DRAIN_BY_SUSPEND, Pending.DRAIN_BY_STOP}
+)
+HasSuccessor: Final = Guard("HasSuccessor", lambda actor, _event: actor.pending in {Pending.RUN, Pending.SUSPEND})
 EndsTerminated: Final = Guard("EndsTerminated", lambda actor, _event: actor.ending is Ending.TERMINATED)
 EndsBackingOff: Final = Guard("EndsBackingOff", lambda actor, _event: actor.ending is Ending.BACKING_OFF)
+EndsFailed: Final = Guard("EndsFailed", lambda actor, _event: actor.ending is Ending.FAILED)
+EndsSuspended: Final = Guard("EndsSuspended", lambda actor, _event: actor.ending is Ending.SUSPENDED)
 EndsAtOrigin: Final = Guard("EndsAtOrigin", lambda actor, _event: actor.ending is Ending.ORIGIN)
 OriginGood: Final = Guard(
     "OriginGood", lambda _actor, event: isinstance(event, RolledBack) and event.origin is OriginVerdict.GOOD

@@ -13,6 +13,7 @@ from .problem import Problem, Step
 from .reasons import CATALOGUE, Reason
 from .states import State
 from .table import TABLE
+from .updates import fates_after
 
 if TYPE_CHECKING:
     from .events import Event
@@ -70,8 +71,14 @@ def step(actor: Actor, event: Event) -> Outcome:
 
 
 def begin(actor: Actor) -> Transition:
-    """The first transition of a life: Assigned, and the assignment is to be recorded."""
-    return Transition(actor=attrs.evolve(actor, state=State.ASSIGNED), commands=(RecordAssignment(),))
+    """The first transition of a life: Assigned, and the assignment is to be recorded.
+
+    Args:
+        actor: what is known of it. `origin` is the snapshot to start from, and `pending` is Suspend when Suspended is
+            wanted first; such an origin is verified, so it is `last_good`, too.
+    """
+    first = attrs.evolve(actor, state=State.ASSIGNED, containers=fates_after(actor, actor.origin))
+    return Transition(actor=first, commands=(RecordAssignment(),))
 
 
 def _hold(held: tuple[Resource, ...], commands: tuple[Command, ...]) -> tuple[Resource, ...]:

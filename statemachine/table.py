@@ -6,10 +6,18 @@ happens, and whoever asked gets the reason. There is no default: building the ta
 when a cell is missing.
 
 Rules that the rows below rest on:
-- A row that leaves a passing state otherwise than by the answer of its step begins with CancelStep.
+- A row that leaves a passing state otherwise than by the answer of its step begins with CancelStep; Recovered alone
+  does not, because no step outlives the process.
+- A row that orders a step starts the state's deadline anew; every other row that stays leaves it running.
+- Whoever feeds events drops what a cancelled step still says, and the deadline of a state that was left; and once it
+  drains, feeds no document but one that wants Terminated, and no Activate.
 - What CREATES names is held from the command on; RollBack, StopContainers and ReleaseSandbox undo all that is held,
-  newest first.
-- The first cause is kept (FirstCause); CouldNotThaw alone replaces it, and names it.
+  newest first, but the grant stays over a backoff. An undo may meet what is not there (any more): that is no failure.
+- The first cause of a trouble is kept (FirstCause). A trouble of its own replaces it (NewCause): why a suspend was
+  refused is not why the sandbox died later. CouldNotThaw replaces it and names it.
+- The last wish wins among documents; a command that overlaps is refused; a drain is overruled by a stop alone. Resting
+  states keep nothing pending: they follow it (FollowPending), or have answered it.
+- Terminated holds nothing: an end whose cleanup fails is Failed, and can be stopped again.
 """
 
 from __future__ import annotations
@@ -46,9 +54,17 @@ from .states import STARTING, State
 S = State
 _t = Timetable()
 
+# Whatever was wanted before, now the end is.
+_wished_end = (u.NoProblem, u.ForgetPending)
+
 # ---- the way up: one step each
 _to_suspended = g.SuspendPending & g.FromSnapshot
-_t.go(S.ASSIGNED, e.AssignmentRecorded, S.SUSPENDED, when=_to_suspended, remember=(u.ForgetPending,))
+_t.go(S.ASSIGNED, e.AssignmentRecorded, S.SUSPENDED, when=_to_suspended & g.HoldsNothing, remember=(u.ForgetPending,))
+# A try after a backoff still holds its grant.
+_t.go(
+    S.ASSIGNED, e.AssignmentRecorded, S.ROLLING_BACK, ROLL_BACK,
+    when=_to_suspended & ~g.HoldsNothing, remember=(u.ForgetPending, u.EndSuspended),
+)  # fmt: skip
 _t.go(S.ASSIGNED, e.AssignmentRecorded, S.DETECTING, DETECT, when=~_to_suspended & g.ClaimsGpu)
 _t.go(S.ASSIGNED, e.AssignmentRecorded, S.RESTORING, RESTORE, when=~_to_suspended & ~g.ClaimsGpu & g.FromSnapshot)
 _t.go(S.ASSIGNED, e.AssignmentRecorded, S.CREATING, CREATE, when=~_to_suspended & ~g.ClaimsGpu & ~g.FromSnapshot)
@@ -58,23 +74,23 @@ _t.go(S.PARTITIONING, e.GpusPartitioned, S.INJECTING, INJECT)
 _t.go(S.INJECTING, e.EditsInjected, S.RESTORING, RESTORE, when=g.FromSnapshot)
 _t.go(S.INJECTING, e.EditsInjected, S.CREATING, CREATE, when=~g.FromSnapshot)
 _t.go(S.CREATING, e.SandboxCreated, S.VERIFYING, WATCH, VERIFY)
-_t.go(S.RESTORING, e.SandboxRestored, S.VERIFYING, WATCH, VERIFY)
+_t.go(S.RESTORING, e.SandboxRestored, S.VERIFYING, WATCH, VERIFY, remember=(u.AdoptOrigin,))
 _t.go(S.VERIFYING, e.ContainersVerified, S.RUNNING, FOLLOW, when=g.HasPending, remember=(u.ForgetPending,))
 _t.go(S.VERIFYING, e.ContainersVerified, S.RUNNING, when=~g.HasPending)
 
 # ---- the way up: what goes wrong
-_t.go(S.RESTORING, e.RestoreRefused, S.SUSPENDED, when=g.HoldsNothing, remember=(u.FirstCause, u.ForgetPending))
+# Refused means that the step made nothing: without a grant there is nothing to undo.
 _t.go(
-    S.RESTORING,
-    e.RestoreRefused,
-    S.ROLLING_BACK,
-    ROLL_BACK,
-    when=~g.HoldsNothing,
-    remember=(u.FirstCause, u.EndAtOrigin),
-)
+    S.RESTORING, e.RestoreRefused, S.SUSPENDED,
+    when=~g.HoldsGrant, remember=(u.FirstCause, u.HoldNothing, u.ForgetPending),
+)  # fmt: skip
+_t.go(
+    S.RESTORING, e.RestoreRefused, S.ROLLING_BACK, ROLL_BACK,
+    when=g.HoldsGrant, remember=(u.FirstCause, u.HoldNoSandbox, u.EndSuspended),
+)  # fmt: skip
 _t.go(STARTING, e.StepFailed, S.ROLLING_BACK, ROLL_BACK, remember=(u.FirstCause, u.EndAtOrigin))
 _t.go(STARTING, e.DeadlineExceeded, S.ROLLING_BACK, CANCEL, ROLL_BACK, remember=(u.FirstCause, u.EndAtOrigin))
-_t.go(STARTING, e.StopRequested, S.ROLLING_BACK, CANCEL, ROLL_BACK, remember=(u.EndTerminated,))
+_t.go(STARTING, e.StopRequested, S.ROLLING_BACK, CANCEL, ROLL_BACK, remember=(*_wished_end, u.EndTerminated))
 _t.go(STARTING, e.DrainRequested, S.ROLLING_BACK, CANCEL, ROLL_BACK, remember=(u.FirstCause, u.EndAtOrigin))
 _t.go(STARTING, e.Recovered, S.ROLLING_BACK, ROLL_BACK, remember=(u.FirstCause, u.EndAtOrigin))
 _t.go(STARTING, e.GpuLost, S.ROLLING_BACK, CANCEL, ROLL_BACK, when=g.HoldsGrant, remember=(u.FirstCause, u.EndAtOrigin))
@@ -87,32 +103,38 @@ _t.stay(STARTING, e.SuspendRequested, u.KeepSuspend, when=~g.Overlaps)
 _t.stay(STARTING, e.Activate, u.ForgetPending)
 
 # ---- containers that end, wherever they live
+_last = g.ContainerLives & g.LastContainer
+_completed = g.LastContainer & g.AllZero
 _failed_last = g.LastContainer & ~g.AllZero
+_counted = "this exit is counted already, or the actor has no container of that name"
 for _state, _orders, _ending in (
     (S.VERIFYING, (CANCEL,), u.EndAtOrigin),
     (S.RUNNING, (), u.EndFailed),
 ):
-    _t.stay(_state, e.ContainerExited, u.CountExit, when=~g.LastContainer)
+    _t.stay(_state, e.ContainerExited, u.CountExit, when=g.ContainerLives & ~g.LastContainer)
     _t.go(
         _state, e.ContainerExited, S.STOPPING, *_orders, STOP,
-        when=g.LastContainer & g.AllZero, remember=(u.CountExit, u.Completed),
+        when=_last & g.AllZero, remember=(u.CountExit, u.Completed, u.ForgetPending),
     )  # fmt: skip
     _t.go(
         _state, e.ContainerExited, S.ROLLING_BACK, *_orders, ROLL_BACK,
-        when=_failed_last & g.Restarts, remember=(u.CountExit, u.BlameContainer, u.EndBackingOff),
+        when=_last & ~g.AllZero & g.Restarts, remember=(u.CountExit, u.BlameContainer, u.EndBackingOff),
     )  # fmt: skip
     _t.go(
         _state, e.ContainerExited, S.ROLLING_BACK, *_orders, ROLL_BACK,
-        when=_failed_last & ~g.Restarts, remember=(u.CountExit, u.BlameContainer, _ending),
+        when=_last & ~g.AllZero & ~g.Restarts, remember=(u.CountExit, u.BlameContainer, _ending),
     )  # fmt: skip
-_t.stay((S.SUSPENDING, S.THAWING, S.STOPPING), e.ContainerExited, u.CountExit)
+_t.stay((S.SUSPENDING, S.THAWING, S.STOPPING), e.ContainerExited, u.CountExit, when=g.ContainerLives)
+_t.ignore(
+    (S.VERIFYING, S.RUNNING, S.SUSPENDING, S.THAWING, S.STOPPING), e.ContainerExited, _counted, when=~g.ContainerLives
+)
 _t.ignore((S.RELEASING, S.ROLLING_BACK), e.ContainerExited, "the sandbox is being ended; its containers end with it")
 _t.ignore((S.SUSPENDED, S.FAILED, S.BACKING_OFF, S.TERMINATED), e.ContainerExited, "no container of it lives any more")
 
 # ---- Running
 _t.ignore(S.RUNNING, e.Activate, "it runs already")
 _t.go(S.RUNNING, e.SuspendRequested, S.SUSPENDING, SAVE, remember=(u.NoProblem,))
-_t.go(S.RUNNING, e.StopRequested, S.STOPPING, STOP, remember=(u.NoProblem,))
+_t.go(S.RUNNING, e.StopRequested, S.STOPPING, STOP, remember=_wished_end)
 _t.go(S.RUNNING, e.DrainRequested, S.SUSPENDING, SAVE, when=g.DrainSuspends, remember=(u.NoProblem, u.StopIfThawed))
 _t.go(S.RUNNING, e.DrainRequested, S.STOPPING, STOP, when=~g.DrainSuspends, remember=(u.NewCause,))
 _t.go(S.RUNNING, e.SandboxDied, S.ROLLING_BACK, ROLL_BACK, remember=(u.NewCause, u.EndFailed))
@@ -123,19 +145,28 @@ _t.go(S.RUNNING, e.Recovered, S.ROLLING_BACK, ROLL_BACK, when=~g.FoundAlive, rem
 
 # ---- the way down: Suspending and Releasing
 _t.go(S.SUSPENDING, e.SnapshotProven, S.RELEASING, RELEASE, remember=(u.Promote, u.HoldNoUnproven))
-_t.go(S.SUSPENDING, e.SuspendRefused, S.THAWING, THAW, remember=(u.NewCause,))
-_t.go(S.SUSPENDING, e.StepFailed, S.THAWING, THAW, when=g.SandboxAlive, remember=(u.NewCause,))
-_t.go(S.SUSPENDING, e.StepFailed, S.ROLLING_BACK, ROLL_BACK, when=~g.SandboxAlive, remember=(u.NewCause, u.EndFailed))
-_t.go(S.SUSPENDING, e.DeadlineExceeded, S.THAWING, CANCEL, THAW, remember=(u.NewCause,))
-_t.go(S.SUSPENDING, e.SandboxDied, S.ROLLING_BACK, CANCEL, ROLL_BACK, remember=(u.NewCause, u.EndFailed))
-_t.go(S.SUSPENDING, e.StopRequested, S.STOPPING, CANCEL, STOP)
-_t.go(S.SUSPENDING, e.Recovered, S.THAWING, THAW, when=g.FoundAlive, remember=(u.NewCause,))
-_t.go(S.SUSPENDING, e.Recovered, S.ROLLING_BACK, ROLL_BACK, when=~g.FoundAlive, remember=(u.NewCause, u.EndFailed))
+_t.go(S.SUSPENDING, e.SuspendRefused, S.THAWING, THAW, remember=(u.FirstCause,))
+_t.go(S.SUSPENDING, e.StepFailed, S.THAWING, THAW, when=g.SandboxAlive, remember=(u.FirstCause,))
+_t.go(S.SUSPENDING, e.StepFailed, S.ROLLING_BACK, ROLL_BACK, when=~g.SandboxAlive, remember=(u.FirstCause, u.EndFailed))
+_t.go(S.SUSPENDING, e.DeadlineExceeded, S.THAWING, CANCEL, THAW, remember=(u.FirstCause,))
+_t.go(S.SUSPENDING, e.SandboxDied, S.ROLLING_BACK, CANCEL, ROLL_BACK, remember=(u.FirstCause, u.EndFailed))
+_t.go(S.SUSPENDING, e.StopRequested, S.STOPPING, CANCEL, STOP, remember=_wished_end)
+_t.go(S.SUSPENDING, e.Recovered, S.THAWING, THAW, when=g.FoundAlive, remember=(u.FirstCause, u.ForgetDrain))
+_t.go(
+    S.SUSPENDING, e.Recovered, S.ROLLING_BACK, ROLL_BACK,
+    when=~g.FoundAlive, remember=(u.FirstCause, u.ForgetDrain, u.EndFailed),
+)  # fmt: skip
 _t.stay((S.SUSPENDING, S.THAWING), e.GpuLost, u.LoseGpu, when=g.HoldsGrant)
 _t.ignore((S.SUSPENDING, S.THAWING), e.GpuLost, "it holds no GPU", when=~g.HoldsGrant)
-_t.stay((S.SUSPENDING, S.RELEASING), e.SuspendRequested, u.ForgetPending)
-_t.refuse((S.SUSPENDING, S.RELEASING), e.Activate, Reason.OPERATION_IN_PROGRESS, when=g.ByCommand)
-_t.stay((S.SUSPENDING, S.RELEASING), e.Activate, u.KeepRun, when=~g.ByCommand)
+_down = (S.SUSPENDING, S.RELEASING)
+_stop_first = g.TerminatePending & g.ByCommand
+_t.ignore(_down, e.SuspendRequested, "it is being suspended for the drain", when=g.DrainPending)
+_t.stay(S.SUSPENDING, e.SuspendRequested, u.ForgetPending, when=~g.DrainPending)
+_t.refuse(S.RELEASING, e.SuspendRequested, Reason.OPERATION_IN_PROGRESS, when=_stop_first)
+_t.stay(S.RELEASING, e.SuspendRequested, u.ForgetPending, when=~g.DrainPending & ~_stop_first)
+_t.refuse(_down, e.Activate, Reason.WORKER_DRAINING, when=g.DrainPending)
+_t.refuse(_down, e.Activate, Reason.OPERATION_IN_PROGRESS, when=~g.DrainPending & g.ByCommand)
+_t.stay(_down, e.Activate, u.KeepRun, when=~g.DrainPending & ~g.ByCommand)
 _t.stay(S.SUSPENDING, e.DrainRequested, u.StopIfThawed)
 
 for _event in (e.SandboxReleased, e.StepFailed, e.DeadlineExceeded):
@@ -144,25 +175,29 @@ for _event in (e.SandboxReleased, e.StepFailed, e.DeadlineExceeded):
     _t.go(S.RELEASING, _event, S.SUSPENDED, *_cancel, FOLLOW, when=g.HasPending, remember=(*_undone, u.ForgetPending))
     _t.go(S.RELEASING, _event, S.SUSPENDED, *_cancel, when=~g.HasPending, remember=_undone)
 _t.stay(S.RELEASING, e.StopRequested, u.KeepTerminate)
-_t.go(S.RELEASING, e.Recovered, S.RELEASING, RELEASE)
-_t.ignore(S.RELEASING, e.DrainRequested, "it is about to be Suspended, which is what a drain wants")
+_t.go(S.RELEASING, e.Recovered, S.RELEASING, RELEASE, remember=(u.ForgetDrain,))
+_t.stay(S.RELEASING, e.DrainRequested, u.ForgetPending, when=g.RunPending)
+_t.ignore(S.RELEASING, e.DrainRequested, "it is about to be Suspended, which is what a drain wants", when=~g.RunPending)
 _t.ignore(S.RELEASING, e.SandboxDied, "its exit is expected: the snapshot is proven and the sandbox is being ended")
 _t.ignore(S.RELEASING, e.GpuLost, "its GPUs are being given back")
 
 # ---- back up: Thawing
 _alive_after_thaw = ~g.LastContainer & ~g.GpuIsLost
-_t.go(S.THAWING, e.Thawed, S.STOPPING, STOP, when=g.LastContainer & g.AllZero, remember=(u.HoldNoUnproven, u.Completed))
 _t.go(
-    S.THAWING, e.Thawed, S.ROLLING_BACK, ROLL_BACK,
-    when=_failed_last & g.Restarts, remember=(u.HoldNoUnproven, u.BlameContainer, u.EndBackingOff),
+    S.THAWING, e.Thawed, S.STOPPING, STOP,
+    when=_completed, remember=(u.HoldNoUnproven, u.Completed, u.ForgetPending),
 )  # fmt: skip
 _t.go(
     S.THAWING, e.Thawed, S.ROLLING_BACK, ROLL_BACK,
-    when=_failed_last & ~g.Restarts, remember=(u.HoldNoUnproven, u.BlameContainer, u.EndFailed),
+    when=_failed_last & ~g.GpuIsLost & g.Restarts, remember=(u.HoldNoUnproven, u.BlameContainer, u.EndBackingOff),
 )  # fmt: skip
 _t.go(
     S.THAWING, e.Thawed, S.ROLLING_BACK, ROLL_BACK,
-    when=~g.LastContainer & g.GpuIsLost, remember=(u.HoldNoUnproven, u.EndFailed),
+    when=_failed_last & ~g.GpuIsLost & ~g.Restarts, remember=(u.HoldNoUnproven, u.BlameContainer, u.EndFailed),
+)  # fmt: skip
+_t.go(
+    S.THAWING, e.Thawed, S.ROLLING_BACK, ROLL_BACK,
+    when=g.GpuIsLost & ~_completed, remember=(u.HoldNoUnproven, u.EndFailed),
 )  # fmt: skip
 _t.go(
     S.THAWING, e.Thawed, S.RUNNING, FOLLOW,
@@ -172,50 +207,70 @@ _t.go(S.THAWING, e.Thawed, S.RUNNING, when=_alive_after_thaw & ~g.HasPending, re
 _t.go(S.THAWING, e.StepFailed, S.ROLLING_BACK, ROLL_BACK, remember=(u.BlameThaw, u.EndFailed))
 _t.go(S.THAWING, e.DeadlineExceeded, S.ROLLING_BACK, CANCEL, ROLL_BACK, remember=(u.BlameThaw, u.EndFailed))
 _t.go(S.THAWING, e.SandboxDied, S.ROLLING_BACK, CANCEL, ROLL_BACK, remember=(u.NewCause, u.EndFailed))
-_t.go(S.THAWING, e.StopRequested, S.STOPPING, CANCEL, STOP)
-_t.go(S.THAWING, e.Recovered, S.THAWING, THAW, when=g.FoundAlive)
-_t.go(S.THAWING, e.Recovered, S.ROLLING_BACK, ROLL_BACK, when=~g.FoundAlive, remember=(u.NewCause, u.EndFailed))
-_t.refuse(S.THAWING, e.SuspendRequested, Reason.OPERATION_IN_PROGRESS, when=g.ByCommand)
-_t.stay(S.THAWING, e.SuspendRequested, u.KeepSuspend, when=~g.ByCommand)
-_t.stay(S.THAWING, e.Activate, u.ForgetPending)
+_t.go(S.THAWING, e.StopRequested, S.STOPPING, CANCEL, STOP, remember=_wished_end)
+_t.go(S.THAWING, e.Recovered, S.THAWING, THAW, when=g.FoundAlive, remember=(u.ForgetDrain,))
+_t.go(
+    S.THAWING, e.Recovered, S.ROLLING_BACK, ROLL_BACK,
+    when=~g.FoundAlive, remember=(u.NewCause, u.ForgetDrain, u.EndFailed),
+)  # fmt: skip
+_t.refuse(S.THAWING, e.SuspendRequested, Reason.WORKER_DRAINING, when=g.DrainPending)
+_t.refuse(S.THAWING, e.SuspendRequested, Reason.OPERATION_IN_PROGRESS, when=~g.DrainPending & g.ByCommand)
+_t.stay(S.THAWING, e.SuspendRequested, u.KeepSuspend, when=~g.DrainPending & ~g.ByCommand)
+_t.refuse(S.THAWING, e.Activate, Reason.WORKER_DRAINING, when=g.DrainPending)
+_t.stay(S.THAWING, e.Activate, u.ForgetPending, when=~g.DrainPending)
 _t.stay(S.THAWING, e.DrainRequested, u.KeepDrain)
 
 # ---- the end, wished for
-_t.go(S.STOPPING, e.TornDown, S.TERMINATED, ANEW, when=g.RunPending, remember=(u.HoldNothing, u.ForgetPending))
-_t.go(S.STOPPING, e.TornDown, S.TERMINATED, when=~g.RunPending, remember=(u.HoldNothing, u.ForgetPending))
+_t.go(S.STOPPING, e.TornDown, S.TERMINATED, ANEW, when=g.HasSuccessor, remember=(u.HoldNothing, u.ForgetPending))
+_t.go(S.STOPPING, e.TornDown, S.TERMINATED, when=~g.HasSuccessor, remember=(u.HoldNothing, u.ForgetPending))
 _t.go(S.STOPPING, e.StepFailed, S.ROLLING_BACK, ROLL_BACK, remember=(u.FirstCause, u.EndTerminated))
 _t.go(S.STOPPING, e.DeadlineExceeded, S.ROLLING_BACK, CANCEL, ROLL_BACK, remember=(u.FirstCause, u.EndTerminated))
 _t.go(S.STOPPING, e.Recovered, S.ROLLING_BACK, ROLL_BACK, remember=(u.EndTerminated,))
 _t.refuse(S.STOPPING, e.Activate, Reason.OPERATION_IN_PROGRESS, when=g.ByCommand)
 _t.stay(S.STOPPING, e.Activate, u.KeepRun, when=~g.ByCommand)
-_t.refuse(S.STOPPING, e.SuspendRequested, Reason.OPERATION_IN_PROGRESS)
+_t.refuse(S.STOPPING, e.SuspendRequested, Reason.OPERATION_IN_PROGRESS, when=g.ByCommand)
+_t.stay(S.STOPPING, e.SuspendRequested, u.KeepSuspend, when=~g.ByCommand)
 _t.stay(S.STOPPING, e.StopRequested, u.ForgetPending)
-_t.ignore(S.STOPPING, e.DrainRequested, "it is being ended, which is all that a drain could do")
+_t.stay(S.STOPPING, e.DrainRequested, u.ForgetPending, when=g.HasSuccessor)
+_t.ignore(S.STOPPING, e.DrainRequested, "it is being ended, which is all that a drain could do", when=~g.HasSuccessor)
 _t.ignore(S.STOPPING, e.SandboxDied, "its exit is expected: it is being ended")
 _t.ignore(S.STOPPING, e.GpuLost, "its GPUs are being given back")
 
 # ---- RollingBack
-_to_origin = g.EndsAtOrigin & g.OriginGood
-_to_failed = ~g.EndsTerminated & ~g.EndsBackingOff & ~_to_origin
+_origin_good = g.FromSnapshot & g.OriginGood
+_to_origin = g.EndsAtOrigin & _origin_good
+_to_failed = g.EndsFailed | (g.EndsAtOrigin & ~_origin_good)
+_gives_up = g.GpuIsLost | g.DrainPending | g.RunPending
 _t.go(
     S.ROLLING_BACK, e.RolledBack, S.TERMINATED, ANEW,
-    when=g.EndsTerminated & g.RunPending, remember=(u.HoldNothing, u.ForgetPending),
+    when=g.EndsTerminated & g.HasSuccessor, remember=(u.HoldNothing, u.ForgetPending),
 )  # fmt: skip
 _t.go(
     S.ROLLING_BACK, e.RolledBack, S.TERMINATED,
-    when=g.EndsTerminated & ~g.RunPending, remember=(u.HoldNothing, u.ForgetPending),
+    when=g.EndsTerminated & ~g.HasSuccessor, remember=(u.HoldNothing, u.ForgetPending),
+)  # fmt: skip
+# This rollback left the grant for the next try. When there will be none, the grant is undone by a second one.
+_t.go(
+    S.ROLLING_BACK, e.RolledBack, S.ROLLING_BACK, ROLL_BACK,
+    when=g.EndsBackingOff & g.TerminatePending, remember=(u.HoldGrantOnly, u.ForgetPending, u.EndTerminated),
 )  # fmt: skip
 _t.go(
-    S.ROLLING_BACK, e.RolledBack, S.BACKING_OFF, BACKOFF, when=g.EndsBackingOff, remember=(u.HoldGrantOnly, u.CountTry)
-)
-_t.go(
-    S.ROLLING_BACK, e.RolledBack, S.SUSPENDED, FOLLOW,
-    when=_to_origin & g.RunPending, remember=(u.HoldNothing, u.ForgetPending),
+    S.ROLLING_BACK, e.RolledBack, S.ROLLING_BACK, ROLL_BACK,
+    when=g.EndsBackingOff & ~g.TerminatePending & _gives_up, remember=(u.HoldGrantOnly, u.EndFailed),
 )  # fmt: skip
 _t.go(
-    S.ROLLING_BACK, e.RolledBack, S.SUSPENDED,
-    when=_to_origin & ~g.RunPending, remember=(u.HoldNothing, u.ForgetPending),
+    S.ROLLING_BACK, e.RolledBack, S.BACKING_OFF, BACKOFF,
+    when=g.EndsBackingOff & ~g.TerminatePending & ~_gives_up, remember=(u.HoldGrantOnly, u.CountTry),
 )  # fmt: skip
+for _when, _found in ((_to_origin, (u.AdoptOrigin,)), (g.EndsSuspended, ())):
+    _t.go(
+        S.ROLLING_BACK, e.RolledBack, S.SUSPENDED, FOLLOW,
+        when=_when & g.RunPending, remember=(u.HoldNothing, *_found, u.ForgetPending),
+    )  # fmt: skip
+    _t.go(
+        S.ROLLING_BACK, e.RolledBack, S.SUSPENDED,
+        when=_when & ~g.RunPending, remember=(u.HoldNothing, *_found, u.ForgetPending),
+    )  # fmt: skip
 _t.go(
     S.ROLLING_BACK, e.RolledBack, S.FAILED, FOLLOW,
     when=_to_failed & g.RunPending, remember=(u.HoldNothing, u.ForgetPending),
@@ -226,46 +281,82 @@ _t.go(
 )  # fmt: skip
 for _event in (e.StepFailed, e.DeadlineExceeded):
     _cancel = (CANCEL,) if _event is e.DeadlineExceeded else ()
+    # A kept request is answered by the failure: to follow it would try the same cleanup without end.
     _t.go(
-        S.ROLLING_BACK, _event, S.TERMINATED, *_cancel,
-        when=g.EndsTerminated, remember=(u.FirstCause, u.ForgetPending),
+        S.ROLLING_BACK, _event, S.SUSPENDED, *_cancel,
+        when=g.EndsSuspended, remember=(u.FirstCause, u.ForgetPending),
     )  # fmt: skip
     _t.go(
         S.ROLLING_BACK, _event, S.FAILED, *_cancel,
-        when=~g.EndsTerminated, remember=(u.FirstCause, u.ForgetPending),
+        when=~g.EndsSuspended, remember=(u.FirstCause, u.ForgetPending),
     )  # fmt: skip
-_t.stay(S.ROLLING_BACK, e.StopRequested, u.EndTerminated, u.ForgetPending)
-_t.refuse(S.ROLLING_BACK, e.Activate, Reason.OPERATION_IN_PROGRESS, when=g.ByCommand)
-_t.stay(S.ROLLING_BACK, e.Activate, u.KeepRun, when=~g.ByCommand)
-_t.refuse(S.ROLLING_BACK, e.SuspendRequested, Reason.NOTHING_TO_SUSPEND)
-_t.go(S.ROLLING_BACK, e.Recovered, S.ROLLING_BACK, ROLL_BACK, remember=(u.FirstCause,))
-_t.stay(S.ROLLING_BACK, e.DrainRequested, u.EndFailed, u.ForgetPending, when=g.EndsBackingOff)
-_t.ignore(S.ROLLING_BACK, e.DrainRequested, "it will hold nothing in a moment", when=~g.EndsBackingOff)
+_t.stay(S.ROLLING_BACK, e.StopRequested, u.KeepTerminate, when=g.EndsBackingOff)
+_t.stay(S.ROLLING_BACK, e.StopRequested, u.EndTerminated, u.ForgetPending, when=~g.EndsBackingOff)
+_t.refuse(S.ROLLING_BACK, e.Activate, Reason.WORKER_DRAINING, when=g.DrainPending)
+_t.refuse(S.ROLLING_BACK, e.Activate, Reason.OPERATION_IN_PROGRESS, when=~g.DrainPending & g.ByCommand)
+_t.stay(S.ROLLING_BACK, e.Activate, u.KeepRun, when=~g.DrainPending & ~g.ByCommand)
+_t.refuse(S.ROLLING_BACK, e.SuspendRequested, Reason.WORKER_DRAINING, when=g.DrainPending)
+_t.refuse(S.ROLLING_BACK, e.SuspendRequested, Reason.NOTHING_TO_SUSPEND, when=~g.DrainPending & g.EndsFailed)
+_t.refuse(
+    S.ROLLING_BACK, e.SuspendRequested, Reason.OPERATION_IN_PROGRESS,
+    when=~g.DrainPending & ~g.EndsFailed & g.ByCommand,
+)  # fmt: skip
+_t.stay(S.ROLLING_BACK, e.SuspendRequested, u.KeepSuspend, when=~g.DrainPending & ~g.EndsFailed & ~g.ByCommand)
+_t.go(S.ROLLING_BACK, e.Recovered, S.ROLLING_BACK, ROLL_BACK, when=g.EndsTerminated)
+_t.go(
+    S.ROLLING_BACK, e.Recovered, S.ROLLING_BACK, ROLL_BACK,
+    when=g.EndsBackingOff & g.TerminatePending, remember=(u.ForgetPending, u.EndTerminated),
+)  # fmt: skip
+_t.go(
+    S.ROLLING_BACK, e.Recovered, S.ROLLING_BACK, ROLL_BACK,
+    when=g.EndsBackingOff & ~g.TerminatePending, remember=(u.ForgetDrain, u.EndFailed),
+)  # fmt: skip
+_t.go(
+    S.ROLLING_BACK, e.Recovered, S.ROLLING_BACK, ROLL_BACK,
+    when=~g.EndsTerminated & ~g.EndsBackingOff, remember=(u.FirstCause, u.ForgetDrain),
+)  # fmt: skip
+_t.ignore(
+    S.ROLLING_BACK, e.DrainRequested, "it is to be ended, which is all that a drain could do",
+    when=g.EndsBackingOff & g.TerminatePending,
+)  # fmt: skip
+_t.stay(S.ROLLING_BACK, e.DrainRequested, u.KeepDrain, when=g.EndsBackingOff & ~g.TerminatePending)
+_t.stay(S.ROLLING_BACK, e.DrainRequested, u.ForgetPending, when=~g.EndsBackingOff & g.HasSuccessor)
+_t.ignore(
+    S.ROLLING_BACK, e.DrainRequested, "it will hold nothing in a moment", when=~g.EndsBackingOff & ~g.HasSuccessor
+)
 _t.ignore(S.ROLLING_BACK, e.SandboxDied, "its exit is expected: it is being ended")
-_t.ignore(S.ROLLING_BACK, e.GpuLost, "its GPUs are being given back")
+_keeps_grant = g.EndsBackingOff & g.HoldsGrant
+_t.stay(S.ROLLING_BACK, e.GpuLost, u.LoseGpu, when=_keeps_grant)
+_t.ignore(S.ROLLING_BACK, e.GpuLost, "its GPUs are being given back", when=~_keeps_grant)
 
 # ---- BackingOff
 _t.go(S.BACKING_OFF, e.BackoffElapsed, S.ASSIGNED, RECORD, remember=(u.TryAgain,))
 _t.go(S.BACKING_OFF, e.DeadlineExceeded, S.ASSIGNED, CANCEL, RECORD, remember=(u.TryAgain,))
 _t.go(S.BACKING_OFF, e.Activate, S.ASSIGNED, CANCEL, RECORD, remember=(u.Begin,))
 _t.go(S.BACKING_OFF, e.StepFailed, S.ROLLING_BACK, ROLL_BACK, remember=(u.FirstCause, u.EndFailed))
-_t.go(S.BACKING_OFF, e.StopRequested, S.ROLLING_BACK, CANCEL, ROLL_BACK, remember=(u.EndTerminated,))
+_t.go(S.BACKING_OFF, e.StopRequested, S.ROLLING_BACK, CANCEL, ROLL_BACK, remember=(*_wished_end, u.EndTerminated))
 _t.go(S.BACKING_OFF, e.DrainRequested, S.ROLLING_BACK, CANCEL, ROLL_BACK, remember=(u.EndFailed,))
 _t.go(S.BACKING_OFF, e.Recovered, S.ROLLING_BACK, ROLL_BACK, remember=(u.EndFailed,))
-_t.refuse(S.BACKING_OFF, e.SuspendRequested, Reason.NOTHING_TO_SUSPEND)
+_t.refuse(S.BACKING_OFF, e.SuspendRequested, Reason.OPERATION_IN_PROGRESS, when=g.Overlaps)
+_t.stay(S.BACKING_OFF, e.SuspendRequested, u.KeepSuspend, when=~g.Overlaps)
 _t.ignore(S.BACKING_OFF, e.SandboxDied, "it has no sandbox")
-_t.ignore(S.BACKING_OFF, e.GpuLost, "the next try looks for itself")
+_t.go(
+    S.BACKING_OFF, e.GpuLost, S.ROLLING_BACK, CANCEL, ROLL_BACK,
+    when=g.HoldsGrant, remember=(u.NewCause, u.EndFailed),
+)  # fmt: skip
+_t.ignore(S.BACKING_OFF, e.GpuLost, "it holds no GPU", when=~g.HoldsGrant)
 
 # ---- Suspended, Failed
-for _state, _ending in ((S.SUSPENDED, u.EndAtOrigin), (S.FAILED, u.EndFailed)):
+for _state, _ending in ((S.SUSPENDED, u.EndSuspended), (S.FAILED, u.EndFailed)):
     _t.go(_state, e.Activate, S.ASSIGNED, RECORD, when=g.HoldsNothing, remember=(u.Begin,))
     # A cleanup that failed left something behind: it is undone first, then the request is followed.
     _t.go(_state, e.Activate, S.ROLLING_BACK, ROLL_BACK, when=~g.HoldsNothing, remember=(u.KeepRun, _ending))
-    _t.go(_state, e.StopRequested, S.STOPPING, STOP, remember=(u.NoProblem,))
+    _t.go(_state, e.StopRequested, S.STOPPING, STOP, remember=_wished_end)
     _t.ignore(_state, e.DrainRequested, "it holds nothing of the worker")
     _t.ignore(_state, e.SandboxDied, "it has no sandbox")
     _t.ignore(_state, e.GpuLost, "it holds no GPU")
-    _t.ignore(_state, e.Recovered, "nothing of it was alive")
+    _t.ignore(_state, e.Recovered, "nothing of it was alive", when=g.HoldsNothing)
+    _t.go(_state, e.Recovered, S.ROLLING_BACK, ROLL_BACK, when=~g.HoldsNothing, remember=(_ending,))
 _t.ignore(S.SUSPENDED, e.SuspendRequested, "it is Suspended already")
 _t.refuse(S.FAILED, e.SuspendRequested, Reason.NOTHING_TO_SUSPEND)
 

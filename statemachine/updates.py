@@ -7,7 +7,7 @@ from typing import Final
 
 import attrs
 
-from .actor import Actor, ContainerFate, Ending, OnDrain, Pending, Resource
+from .actor import Actor, ContainerFate, Ending, OnDrain, Pending, Resource, Snapshot
 from .events import (
     Activate,
     ContainerExited,
@@ -50,26 +50,42 @@ def _problem_of(event: Event) -> Problem | None:
     return event.problem if isinstance(event, carriers) else None
 
 
+_WISHED: Final = frozenset({Reason.COMPLETED, Reason.WORKER_DRAINING})
+"""Reasons that tell why an actor ends, but no trouble: a real one replaces them."""
+
+
 def _keep_first(actor: Actor, event: Event) -> Actor:
-    return attrs.evolve(actor, problem=actor.problem or _problem_of(event))
+    first = actor.problem
+    if first is None or first.reason in _WISHED:
+        first = _problem_of(event) or first
+    return attrs.evolve(actor, problem=first)
+
+
+def _new_cause(actor: Actor, event: Event) -> Actor:
+    # Whatever follows the loss of a GPU is taken for its consequence.
+    return actor if actor.lost_gpus else attrs.evolve(actor, problem=_problem_of(event))
 
 
 def _begin(actor: Actor, event: Event) -> Actor:
     if not isinstance(event, Activate):
         return actor
-    exited = dict(event.source.exited) if event.source else {}
     return attrs.evolve(
         actor,
         origin=event.source,
-        last_good=event.source or actor.last_good,
         asked_by=event.by,
         pending=None,
         ending=Ending.FAILED,
         lost_gpus=(),
         tries=0,
         problem=None,
-        containers=tuple(ContainerFate(name=fate.name, exit_code=exited.get(fate.name)) for fate in actor.containers),
+        containers=fates_after(actor, event.source),
     )
+
+
+def fates_after(actor: Actor, source: Snapshot | None) -> tuple[ContainerFate, ...]:
+    """All containers alive, but for those that had ended before the snapshot was taken."""
+    exited = dict(source.exited) if source else {}
+    return tuple(ContainerFate(name=fate.name, exit_code=exited.get(fate.name)) for fate in actor.containers)
 
 
 def _count_exit(actor: Actor, event: Event) -> Actor:
@@ -116,26 +132,41 @@ def _blame_thaw(actor: Actor, event: Event) -> Actor:
 
 
 def _try_again(actor: Actor, _event: Event) -> Actor:
-    exited = dict(actor.origin.exited) if actor.origin else {}
-    fates = tuple(ContainerFate(name=fate.name, exit_code=exited.get(fate.name)) for fate in actor.containers)
-    return attrs.evolve(actor, ending=Ending.FAILED, problem=None, containers=fates)
+    return attrs.evolve(actor, ending=Ending.FAILED, problem=None, containers=fates_after(actor, actor.origin))
 
 
 def _keep_drain(actor: Actor, event: Event) -> Actor:
     by_suspend = isinstance(event, DrainRequested) and event.on_drain is OnDrain.SUSPEND
-    return attrs.evolve(actor, pending=Pending.DRAIN_BY_SUSPEND if by_suspend else Pending.DRAIN_BY_STOP)
+    # Once it has to be stopped (a suspend for the drain failed), a second drain does not try to suspend again.
+    by_stop = not by_suspend or actor.pending is Pending.DRAIN_BY_STOP
+    return attrs.evolve(actor, pending=Pending.DRAIN_BY_STOP if by_stop else Pending.DRAIN_BY_SUSPEND)
+
+
+def _forget_drain(actor: Actor, _event: Event) -> Actor:
+    # The process that was draining is gone; the one that recovers does not drain.
+    drains = actor.pending in {Pending.DRAIN_BY_SUSPEND, Pending.DRAIN_BY_STOP}
+    return attrs.evolve(actor, pending=None) if drains else actor
 
 
 def _promote(actor: Actor, event: Event) -> Actor:
     if not isinstance(event, SnapshotProven):
         return actor
-    return attrs.evolve(actor, last_good=event.snapshot, problem=None)
+    ended = {**dict(event.snapshot.exited), **{fate.name: fate.exit_code for fate in actor.containers if fate.ended}}
+    fates = tuple(ContainerFate(name=fate.name, exit_code=ended.get(fate.name)) for fate in actor.containers)
+    return attrs.evolve(actor, origin=event.snapshot, last_good=event.snapshot, problem=None, containers=fates)
+
+
+def _adopt_origin(actor: Actor, _event: Event) -> Actor:
+    return attrs.evolve(actor, last_good=actor.origin or actor.last_good)
 
 
 def _lose_gpu(actor: Actor, event: Event) -> Actor:
     if not isinstance(event, GpuLost):
         return actor
-    return attrs.evolve(actor, lost_gpus=(*actor.lost_gpus, event.gpu), problem=event.problem)
+    if event.gpu in actor.lost_gpus:
+        return actor
+    problem = actor.problem if actor.lost_gpus else event.problem
+    return attrs.evolve(actor, lost_gpus=(*actor.lost_gpus, event.gpu), problem=problem)
 
 
 def _pend(pending: Pending | None) -> Change:
@@ -151,7 +182,7 @@ def _keep(kept: frozenset[Resource]) -> Change:
 
 
 FirstCause: Final = Update("FirstCause", _keep_first)
-NewCause: Final = Update("NewCause", lambda actor, event: attrs.evolve(actor, problem=_problem_of(event)))
+NewCause: Final = Update("NewCause", _new_cause)
 NoProblem: Final = Update("NoProblem", lambda actor, _event: attrs.evolve(actor, problem=None))
 Begin: Final = Update("Begin", _begin)
 CountExit: Final = Update("CountExit", _count_exit)
@@ -159,20 +190,23 @@ BlameContainer: Final = Update("BlameContainer", _blame_container)
 BlameThaw: Final = Update("BlameThaw", _blame_thaw)
 Completed: Final = Update("Completed", _praise)
 CountTry: Final = Update("CountTry", lambda actor, _event: attrs.evolve(actor, tries=actor.tries + 1))
-ResetTries: Final = Update("ResetTries", lambda actor, _event: attrs.evolve(actor, tries=0))
 TryAgain: Final = Update("TryAgain", _try_again)
 Promote: Final = Update("Promote", _promote)
+AdoptOrigin: Final = Update("AdoptOrigin", _adopt_origin)
 LoseGpu: Final = Update("LoseGpu", _lose_gpu)
 KeepRun: Final = Update("KeepRun", _pend(Pending.RUN))
 KeepSuspend: Final = Update("KeepSuspend", _pend(Pending.SUSPEND))
 KeepTerminate: Final = Update("KeepTerminate", _pend(Pending.TERMINATE))
 KeepDrain: Final = Update("KeepDrain", _keep_drain)
 StopIfThawed: Final = Update("StopIfThawed", _pend(Pending.DRAIN_BY_STOP))
+ForgetDrain: Final = Update("ForgetDrain", _forget_drain)
 ForgetPending: Final = Update("ForgetPending", _pend(None))
 EndFailed: Final = Update("EndFailed", _end(Ending.FAILED))
 EndAtOrigin: Final = Update("EndAtOrigin", _end(Ending.ORIGIN))
+EndSuspended: Final = Update("EndSuspended", _end(Ending.SUSPENDED))
 EndBackingOff: Final = Update("EndBackingOff", _end(Ending.BACKING_OFF))
 EndTerminated: Final = Update("EndTerminated", _end(Ending.TERMINATED))
 HoldNothing: Final = Update("HoldNothing", _keep(frozenset()))
 HoldGrantOnly: Final = Update("HoldGrantOnly", _keep(frozenset({Resource.GRANT})))
+HoldNoSandbox: Final = Update("HoldNoSandbox", _keep(frozenset(Resource) - {Resource.SANDBOX}))
 HoldNoUnproven: Final = Update("HoldNoUnproven", _keep(frozenset(Resource) - {Resource.UNPROVEN_SNAPSHOT}))
