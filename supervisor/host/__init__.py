@@ -1,0 +1,1 @@
+"""The real ports: the only place that calls the operating system."""

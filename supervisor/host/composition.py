@@ -1,0 +1,48 @@
+"""All real ports, put together."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from actors.ports import Ports
+from supervisor.host.background import open_background
+from supervisor.host.files import HostFiles
+from supervisor.host.net import HostNet
+from supervisor.host.processes import HostProcesses
+from supervisor.host.reaper import Reaper
+from supervisor.host.signals import HostSignals
+from supervisor.host.spawning import close_on_exec
+from supervisor.host.wall import HostWall
+from supervisor.host.watch import HostWatch
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+    from pathlib import Path
+
+
+@asynccontextmanager
+async def open_host_ports(*, roots: Sequence[Path]) -> AsyncIterator[Ports]:
+    """The real ports, for the main thread. While they are open we are a subreaper, and strangers' zombies are reaped.
+
+    When it is left, no task, thread or descriptor of the ports remains; owned processes are given up and live on.
+
+    Args:
+        roots: the directories below which alone files are written: the state directory and the run directory.
+
+    Raises:
+        RuntimeError: they are open already in this process; one reaper would take the other's children.
+    """
+    close_on_exec()
+    signals = HostSignals()
+    reaper = Reaper(signals)
+    # Owned processes are given up first, so that the reaper's last look finds what has ended by then.
+    async with signals.open(), reaper.open(), open_background() as waits:
+        yield Ports(
+            processes=HostProcesses(reaper, waits),
+            files=HostFiles(roots=roots),
+            watch=HostWatch(),
+            net=HostNet(),
+            signals=signals,
+            wall=HostWall(),
+        )

@@ -1,0 +1,157 @@
+"""Files of ours, written below our directories, and files we were given, only read."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar
+
+import anyio
+from anyio import to_thread
+
+from supervisor.host import locks, reading, trees, writing
+from supervisor.host.beneath import Beneath
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from actors.ports import FileLock, FileStat
+
+_Arguments = ParamSpec("_Arguments")
+_Result = TypeVar("_Result")
+
+# Threads for what takes milliseconds, and apart from them for what takes as long as a snapshot is large, so that no
+# status has to wait for a snapshot.
+_SHORT_MAX: Final = 16
+_LONG_MAX: Final = 4
+
+
+class HostFiles:
+    """The real `Files`.
+
+    Everything that can block runs in a thread. A thread is never abandoned: who is cancelled meanwhile learns it when
+    the operation is done, or undone.
+
+    Args:
+        roots: the directories below which alone anything is written; a write elsewhere is refused with EPERM, a symlink
+            below one with ELOOP. They need not exist yet.
+    """
+
+    def __init__(self, *, roots: Sequence[Path]) -> None:
+        self._beneath = Beneath(roots)
+        self._short = anyio.CapacityLimiter(_SHORT_MAX)
+        self._long = anyio.CapacityLimiter(_LONG_MAX)
+
+    async def read(self, path: Path, *, limit_bytes: int) -> bytes:
+        """Read a whole regular file (never blocks on a fifo or device).
+
+        Raises:
+            OSError: cannot be read; EISDIR or EINVAL when it is not a regular file.
+            TooLargeError: larger than the limit.
+        """
+        return await self._in_thread(reading.read, path, limit_bytes)
+
+    async def read_from(self, path: Path, *, offset_bytes: int, limit_bytes: int) -> bytes:
+        """Read at most `limit_bytes` of a regular file from an offset; empty at or after its end."""
+        return await self._in_thread(reading.read_from, path, offset_bytes, limit_bytes)
+
+    async def replace(self, path: Path, data: bytes) -> None:
+        """Replace atomically and durably."""
+        await self._in_thread(writing.replace, self._beneath, path, data)
+
+    async def replace_executable(self, path: Path, data: bytes) -> None:
+        """Replace atomically and durably a program: it and the directory that holds it (made when absent) get 0755."""
+        await self._in_thread(writing.replace_executable, self._beneath, path, data)
+
+    async def append(self, path: Path, data: bytes) -> None:
+        """Append in one write, all or nothing; not yet durable."""
+        await self._in_thread(partial(writing.append, durably=False), self._beneath, path, data)
+
+    async def append_durably(self, path: Path, data: bytes) -> None:
+        """Append in one write, all or nothing, then fdatasync (and fsync of the directory when the file was made)."""
+        await self._in_thread(partial(writing.append, durably=True), self._beneath, path, data)
+
+    async def truncate(self, path: Path, *, size_bytes: int) -> None:
+        """Cut a file to a size; one that is shorter stays as it is."""
+        await self._in_thread(writing.truncate, self._beneath, path, size_bytes)
+
+    async def make_directory(self, path: Path) -> None:
+        """Make a directory 0700, with its parents, durably; one that exists is left as it is."""
+        await self._in_thread(self._beneath.make_directory, path)
+
+    async def list_directory(self, path: Path) -> tuple[str, ...]:
+        """Names in a directory, sorted.
+
+        Raises:
+            OSError: ENOENT, ENOTDIR; EOVERFLOW for more than 100,000 names.
+        """
+        return await self._in_thread(reading.list_directory, path)
+
+    async def stat(self, path: Path) -> FileStat | None:
+        """What stands there, following symlinks; None when nothing does."""
+        return await self._in_thread(partial(reading.look_at, follow=True), path)
+
+    async def lstat(self, path: Path) -> FileStat | None:
+        """What stands there, not following a last symlink; None when nothing does."""
+        return await self._in_thread(partial(reading.look_at, follow=False), path)
+
+    async def rename(self, source: Path, target: Path) -> None:
+        """Rename within one file system and fsync the target's directory."""
+        await self._in_thread(writing.rename, self._beneath, source, target)
+
+    async def remove_file(self, path: Path) -> None:
+        """Remove a file, or a symlink itself; absent is fine."""
+        await self._in_thread(writing.remove_file, self._beneath, path)
+
+    async def remove_tree(self, path: Path) -> None:
+        """Remove a tree by dirfd, following no symlink and going into no other mount; absent is fine.
+
+        Raises:
+            OSError: the first thing that could not be removed (the rest is); EBUSY for a mount point.
+        """
+        await self._in_long_thread(trees.remove_tree, self._beneath, path)
+
+    async def sync_tree(self, path: Path) -> None:
+        """Fsync every regular file and directory of a tree, the top last."""
+        await self._in_long_thread(trees.sync_tree, self._beneath, path)
+
+    async def digest(self, path: Path) -> str:
+        """BLAKE3 of a regular file's content, 64 hex digits."""
+        return await self._in_long_thread(reading.digest, path)
+
+    async def sha256(self, path: Path) -> str:
+        """SHA-256 of a regular file's content, 64 hex digits."""
+        return await self._in_long_thread(reading.sha256, path)
+
+    async def free_bytes(self, path: Path) -> int:
+        """Bytes that we may still write on the file system that holds this path."""
+        return await self._in_thread(reading.free_bytes, path)
+
+    async def lock(self, path: Path) -> FileLock:
+        """Take an exclusive flock on a file (made when absent), at once.
+
+        Raises:
+            BlockingIOError: somebody else holds it.
+        """
+        return await self._in_thread(locks.lock, self._beneath, path)
+
+    async def _in_thread(
+        self, call: Callable[_Arguments, _Result], *args: _Arguments.args, **kwargs: _Arguments.kwargs
+    ) -> _Result:
+        return await to_thread.run_sync(partial(_named, call, *args, **kwargs), limiter=self._short)
+
+    async def _in_long_thread(
+        self, call: Callable[_Arguments, _Result], *args: _Arguments.args, **kwargs: _Arguments.kwargs
+    ) -> _Result:
+        return await to_thread.run_sync(partial(_named, call, *args, **kwargs), limiter=self._long)
+
+
+def _named(call: Callable[_Arguments, _Result], *args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Result:
+    """Do it; an error says which path it is about, where the kernel was only given a name or a descriptor."""
+    try:
+        return call(*args, **kwargs)
+    except OSError as error:
+        if not isinstance(error.filename, str) or not error.filename.startswith("/"):
+            paths = [argument for argument in args if isinstance(argument, Path)]
+            error.filename = str(next((path for path in paths if path.name == error.filename), paths[0]))
+        raise

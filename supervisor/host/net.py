@@ -1,0 +1,185 @@
+"""Unix sockets."""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+import stat
+import struct
+from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING, Final
+
+import anyio
+import attrs
+from anyio import lowlevel
+from anyio.abc import ByteStream, UNIXSocketStream
+
+from actors.ports import Peer
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+
+# sun_path has 108 bytes, and what Linux binds there ends with a zero; unix(7).
+_PATH_LIMIT_BYTES: Final = 107
+_SOCKET_MODE: Final = 0o600
+_BACKLOG: Final = 1024
+_UCRED: Final = struct.Struct("iII")
+# Nothing to accept with: descriptors or memory, of ours or of the machine. accept(2) of man-pages 6.9.
+_EXHAUSTED: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+_RETRY_MIN_S: Final = 0.01
+_RETRY_MAX_S: Final = 1.0
+# connect(2): EAGAIN is the answer of a unix socket whose backlog is full.
+_CONNECT_TRIES: Final = 8
+
+
+@attrs.frozen
+class HostConnection:
+    """The real `Connection`."""
+
+    peer: Peer
+    stream: ByteStream
+
+
+class HostListener:
+    """The real `Listener`; one task accepts."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._socket = sock
+
+    async def accept(self) -> HostConnection:
+        """The next connection; when there is no descriptor left for it, it waits in the backlog.
+
+        Raises:
+            ClosedResourceError: the listener's context was left.
+        """
+        delay_s = _RETRY_MIN_S
+        while True:
+            await anyio.wait_readable(self._socket)
+            try:
+                accepted, _ = self._socket.accept()
+                return await _connection(accepted)
+            except (BlockingIOError, ConnectionError):
+                continue  # it was gone before we came
+            except OSError as error:
+                if error.errno not in _EXHAUSTED:
+                    raise
+                # The connection stays readable in the backlog: without a pause this would be a busy loop.
+                await anyio.sleep(delay_s)
+                delay_s = min(2 * delay_s, _RETRY_MAX_S)
+
+    def close(self) -> None:
+        """Stop listening; who is accepting gets ClosedResourceError."""
+        anyio.notify_closing(self._socket)
+        self._socket.close()
+
+
+class HostNet:
+    """The real `Net`."""
+
+    @asynccontextmanager
+    async def listen_unix(self, path: Path) -> AsyncIterator[HostListener]:
+        """Listen at a path, mode 0600, in place of a socket that nobody listens at; removed on leaving.
+
+        Raises:
+            OSError: EADDRINUSE when somebody listens there or it is no socket, ENAMETOOLONG over 107 bytes, ENOENT.
+        """
+        await lowlevel.checkpoint()
+        address = _address(path)
+        _remove_stale(address)
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
+            sock.settimeout(0)
+            # The file gets the mode of the socket bound to it (unix_bind_bsd in net/unix/af_unix.c, Linux 6.18): it is
+            # never wider, whatever the umask.
+            os.fchmod(sock.fileno(), _SOCKET_MODE)
+            sock.bind(address)
+            bound = os.lstat(address)
+            try:
+                # Until now nobody could connect: there is no listening socket.
+                sock.listen(_BACKLOG)
+                listener = HostListener(sock)
+                try:
+                    yield listener
+                finally:
+                    listener.close()
+            finally:
+                _remove_if_same(address, bound)
+
+    async def connect_unix(self, path: Path) -> HostConnection:
+        """Connect.
+
+        Raises:
+            OSError: ENOENT, ECONNREFUSED, EACCES, ENAMETOOLONG; EAGAIN when the backlog stays full for some seconds.
+        """
+        address = _address(path)
+        await lowlevel.checkpoint()
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            sock.settimeout(0)
+            delay_s = _RETRY_MIN_S
+            for _ in range(_CONNECT_TRIES - 1):
+                with suppress(BlockingIOError):
+                    sock.connect(address)
+                    break
+                await anyio.sleep(delay_s)
+                delay_s = min(2 * delay_s, _RETRY_MAX_S)
+            else:
+                sock.connect(address)
+        except BaseException as error:
+            sock.close()
+            if isinstance(error, OSError):
+                error.filename = address
+            raise
+        return await _connection(sock)
+
+
+async def _connection(sock: socket.socket) -> HostConnection:
+    """Wrap a connected socket, which is closed on failure."""
+    try:
+        pid, uid, gid = _UCRED.unpack(sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size))
+        sock.settimeout(0)
+        stream = await UNIXSocketStream.from_socket(sock)
+    except BaseException:
+        sock.close()
+        raise
+    return HostConnection(Peer(pid=pid, uid=uid, gid=gid), stream)
+
+
+def _address(path: Path) -> str:
+    length = len(os.fsencode(path))
+    if length > _PATH_LIMIT_BYTES:
+        message = f"the path of a unix socket has at most {_PATH_LIMIT_BYTES} bytes, this one {length}"
+        raise OSError(errno.ENAMETOOLONG, message, str(path))
+    return os.fspath(path)
+
+
+def _remove_stale(address: str) -> None:
+    """Remove the socket of a process that is gone; bind(2) refuses what is left there."""
+    try:
+        found = os.lstat(address)
+    except FileNotFoundError:
+        return
+    if not stat.S_ISSOCK(found.st_mode) or _is_answered(address):
+        raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE), address)
+    _remove_if_same(address, found)
+
+
+def _is_answered(address: str) -> bool:
+    """Whether somebody listens at a socket, or at least that cannot be denied."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.settimeout(0)
+        try:
+            probe.connect(address)
+        except (ConnectionRefusedError, FileNotFoundError):
+            return False
+        except OSError:
+            return True
+        return True
+
+
+def _remove_if_same(address: str, known: os.stat_result) -> None:
+    with suppress(FileNotFoundError):
+        if os.path.samestat(os.lstat(address), known):
+            os.unlink(address)

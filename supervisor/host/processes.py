@@ -1,0 +1,307 @@
+"""Every process that Greenroom starts, adopts, looks for or ends."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Final
+
+import anyio
+from anyio import lowlevel, to_thread
+
+from actors.ports import DeadlineExceededError, Finished, Output, ProcessIdentity
+from supervisor.host import procfs, spawning
+from supervisor.host.child import HostChild
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from anyio.abc import TaskGroup
+
+    from actors.ports import AppendTo, Child, Exit
+    from supervisor.host.reaper import Reaper
+
+_STDERR_TAIL_BYTES: Final = 16 << 10
+# A process that hangs in the kernel does not even die of SIGKILL. Its command has failed all the same, and the reaper
+# takes it whenever it ends.
+_KILL_BOUND_S: Final = 5.0
+# What else was in a killed group dies by itself; its parents may be slow to wait for it.
+_GROUP_BOUND_S: Final = 1.0
+_POLL_MIN_S: Final = 0.001
+_POLL_MAX_S: Final = 0.05
+# EAGAIN: a limit on processes, which often is only a burst. ETXTBSY: a program just written, whose descriptor another
+# thread's child holds until its exec. Both go by themselves or not at all: six tries within 310 ms.
+_TRANSIENT: Final = frozenset({errno.EAGAIN, errno.ETXTBSY})
+_RETRY_DELAYS_S: Final = (0.01, 0.02, 0.04, 0.08, 0.16)
+
+
+class HostProcesses:
+    """The real `Processes`.
+
+    Args:
+        reaper: is open while this is used.
+        tasks: runs one task per owned process.
+    """
+
+    def __init__(self, reaper: Reaper, tasks: TaskGroup) -> None:
+        self._reaper = reaper
+        self._tasks = tasks
+        # Looking at all processes: one such thread at a time.
+        self._scans = anyio.CapacityLimiter(1)
+
+    async def run(
+        self,
+        argv: Sequence[str],
+        *,
+        deadline_s: float,
+        env: Mapping[str, str],
+        stdout: AppendTo | Output = Output.CAPTURE,
+        stderr: AppendTo | Output = Output.CAPTURE,
+        stdout_limit_bytes: int = 1 << 20,
+    ) -> Finished:
+        """Run a command to its end.
+
+        When the deadline passes or the caller is cancelled, the command's process group gets SIGKILL and is waited for
+        before this returns. What it daemonized into another session lives on.
+
+        Raises:
+            FileNotFoundError, PermissionError: argv[0] cannot be executed.
+            DeadlineExceededError: the deadline passed. When the kernel did not let the command die either, it is left
+                to the reaper after 5 s.
+            OSError: no descriptors or processes left, or the file of an AppendTo cannot be opened.
+            ValueError: argv[0] is not absolute.
+        """
+        spawning.check_command(argv)
+        with ExitStack() as stack:
+            stdout_fd = stack.enter_context(spawning.open_output(stdout))
+            stderr_fd = stack.enter_context(spawning.open_output(stderr))
+            started_s = anyio.current_time()
+            child = await self._start(argv, env, stdout_fd=stdout_fd, stderr_fd=stderr_fd)
+            end = await self._wait_or_kill(child, deadline_s)
+            if end is None:
+                raise DeadlineExceededError(f"{argv[0]} did not end within {deadline_s:g} s")
+            return Finished(
+                exit=end,
+                elapsed_s=anyio.current_time() - started_s,
+                stdout=_first(stdout_fd, stdout_limit_bytes) if stdout is Output.CAPTURE else b"",
+                stderr=_last(stderr_fd, _STDERR_TAIL_BYTES) if stderr is Output.CAPTURE else b"",
+            )
+
+    async def spawn(
+        self, argv: Sequence[str], *, env: Mapping[str, str], stdout: AppendTo | Output, stderr: AppendTo | Output
+    ) -> Child:
+        """Start a long-lived command and own it.
+
+        Raises:
+            FileNotFoundError, PermissionError: argv[0] cannot be executed.
+            OSError: no descriptors or processes left, or the file of an AppendTo cannot be opened.
+            ValueError: argv[0] is not absolute, or output is to be captured, which nobody would read.
+        """
+        spawning.check_command(argv)
+        if Output.CAPTURE in {stdout, stderr}:
+            raise ValueError("the output of a long-lived command goes to a file or nowhere")
+        with spawning.open_output(stdout) as stdout_fd, spawning.open_output(stderr) as stderr_fd:
+            return await self._start(argv, env, stdout_fd=stdout_fd, stderr_fd=stderr_fd)
+
+    async def adopt(self, pid: int) -> Child:
+        """Own a process that the kernel gave us as a child.
+
+        Raises:
+            ProcessLookupError: there is no such process, or it is no child of ours.
+            ValueError: it is owned already.
+        """
+        await lowlevel.checkpoint()
+        return self._own(pid)
+
+    async def find(self, *, argument: str) -> tuple[ProcessIdentity, ...]:
+        """The processes of our PID namespace that have this exact string as one argument, by pid."""
+        # Reading a command line can hang in the kernel with the process it belongs to; reading is safe to abandon.
+        wanted = os.fsencode(argument)
+        found = await to_thread.run_sync(_find, wanted.__eq__, abandon_on_cancel=True, limiter=self._scans)
+        return tuple(identity for identity, _ in found)
+
+    async def find_arguments(self, *, prefix: str) -> tuple[tuple[ProcessIdentity, str], ...]:
+        """The processes of our PID namespace with an argument that begins with this, and that argument, by pid."""
+        wanted = os.fsencode(prefix)
+        return await to_thread.run_sync(
+            _find, lambda argument: argument.startswith(wanted), abandon_on_cancel=True, limiter=self._scans
+        )
+
+    async def is_alive(self, identity: ProcessIdentity) -> bool:
+        """Whether exactly this process exists and is not a zombie."""
+        await lowlevel.checkpoint()
+        stat = procfs.read_stat(identity.pid)
+        return stat is not None and stat.start_ticks == identity.start_ticks and stat.is_running
+
+    async def kill_and_wait(self, identity: ProcessIdentity, *, deadline_s: float) -> None:
+        """SIGKILL exactly this process, ours or not, and wait until it is gone (and reaped where it is our child).
+
+        Does nothing when it is gone already. One whose parent is somebody else and does not wait for it is gone when it
+        is a zombie.
+
+        Raises:
+            DeadlineExceededError: it is still there.
+            PermissionError: it is not ours to kill.
+            ValueError: it is this process.
+        """
+        if identity.pid == os.getpid():
+            raise ValueError("that would end this process")
+        await lowlevel.checkpoint()
+        try:
+            pidfd = os.pidfd_open(identity.pid)
+        except OSError as error:
+            if _is_absent(error):
+                return
+            raise
+        try:
+            stat = procfs.read_stat(identity.pid)
+            if stat is None or stat.start_ticks != identity.start_ticks or not _send(pidfd, signal.SIGKILL):
+                return
+            with anyio.move_on_after(deadline_s):
+                await anyio.wait_readable(pidfd)
+                if stat.parent == os.getpid():
+                    await self._reaped(pidfd)
+                return
+        finally:
+            os.close(pidfd)
+        raise DeadlineExceededError(f"process {identity.pid} did not end within {deadline_s:g} s of SIGKILL")
+
+    async def _start(self, argv: Sequence[str], env: Mapping[str, str], *, stdout_fd: int, stderr_fd: int) -> HostChild:
+        await lowlevel.checkpoint()
+        for delay_s in (*_RETRY_DELAYS_S, None):
+            try:
+                # No checkpoint from here until the pid is owned, so that no sweep comes in between.
+                pid = spawning.posix_spawn(argv, env, stdout_fd=stdout_fd, stderr_fd=stderr_fd)
+            except OSError as error:
+                if error.errno not in _TRANSIENT or delay_s is None:
+                    raise
+                await anyio.sleep(delay_s)
+            else:
+                break
+        else:
+            raise AssertionError("the last try returns or raises")
+        try:
+            return self._own(pid)
+        except BaseException:
+            # No descriptor left for the pidfd. The pid is a child that nobody has waited for, so it and its group are
+            # no other ones, and the reaper takes them.
+            _signal_group(pid, signal.SIGKILL)
+            self._reaper.look()
+            raise
+
+    def _own(self, pid: int) -> HostChild:
+        """Own a child of ours. Without a checkpoint: until this returns, no sweep can have reaped it."""
+        try:
+            pidfd = os.pidfd_open(pid)
+        except OSError as error:
+            if _is_absent(error):
+                raise ProcessLookupError(errno.ESRCH, f"there is no process {pid}") from None
+            raise
+        try:
+            identity = _identity_of_child(pid, pidfd)
+            self._reaper.own(pid)
+        except BaseException:
+            os.close(pidfd)
+            raise
+        child = HostChild(identity, pidfd, self._reaper)
+        self._tasks.start_soon(child.watch, name=f"process {pid}")
+        return child
+
+    async def _wait_or_kill(self, child: HostChild, deadline_s: float) -> Exit | None:
+        """How the command ended, or None when it had to be killed at its deadline."""
+        try:
+            with anyio.move_on_after(deadline_s):
+                return await child.wait()
+            return child.exit
+        finally:
+            # Past the deadline, or cancelled. A command that ended at the same moment has ended.
+            if child.exit is None:
+                with anyio.CancelScope(shield=True):
+                    await self._kill_group(child)
+            child.close()
+
+    async def _kill_group(self, child: HostChild) -> None:
+        group = child.identity.pid
+        # The leader has not been waited for, so the number of its group is still its own.
+        _signal_group(group, signal.SIGKILL)
+        child.signal(signal.SIGKILL)
+        with anyio.move_on_after(_KILL_BOUND_S):
+            await child.wait()
+        with anyio.move_on_after(_GROUP_BOUND_S):
+            delay_s = _POLL_MIN_S
+            while _signal_group(group, 0):
+                await anyio.sleep(delay_s)
+                delay_s = min(2 * delay_s, _POLL_MAX_S)
+
+    async def _reaped(self, pidfd: int) -> None:
+        """Wait until a child of ours that has ended is also no zombie any more."""
+        delay_s = _POLL_MIN_S
+        self._reaper.look()
+        while _send(pidfd, 0):
+            await anyio.sleep(delay_s)
+            delay_s = min(2 * delay_s, _POLL_MAX_S)
+
+
+def _identity_of_child(pid: int, pidfd: int) -> ProcessIdentity:
+    """The identity of the process that a pidfd was opened for, which must be a child of ours.
+
+    Signal 0 reaches a process until it has been reaped, and until then its pid is its own: what is read before that was
+    about the process of the pidfd and no later one.
+    """
+    stat = procfs.read_stat(pid)
+    if stat is None or stat.parent != os.getpid() or not _send(pidfd, 0):
+        raise ProcessLookupError(errno.ESRCH, f"process {pid} is no child of ours")
+    return ProcessIdentity(pid=pid, start_ticks=stat.start_ticks)
+
+
+def _send(pidfd: int, signum: int) -> bool:
+    """Send a signal (0: only look); whether there still was a process, if only a zombie, to get it."""
+    try:
+        signal.pidfd_send_signal(pidfd, signum)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def _signal_group(group: int, signum: int) -> bool:
+    """Send a signal to a process group (0: only look); whether it still had members."""
+    try:
+        os.killpg(group, signum)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def _is_absent(error: OSError) -> bool:
+    """Whether pidfd_open failed for want of a process: no such pid, no valid one, or a thread's (ENOENT since 6.9)."""
+    return error.errno in {errno.ESRCH, errno.EINVAL, errno.ENOENT}
+
+
+def _find(is_wanted: Callable[[bytes], bool]) -> tuple[tuple[ProcessIdentity, str], ...]:
+    """The running processes with such an argument, and the first one that is."""
+    found = []
+    for pid in sorted(procfs.process_ids()):
+        before = procfs.read_stat(pid)
+        if before is None or not before.is_running:
+            continue
+        argument = next(filter(is_wanted, procfs.read_arguments(pid)), None)
+        if argument is None:
+            continue
+        after = procfs.read_stat(pid)
+        # The same start time before and after: the arguments belong to that process and to no other one of its pid.
+        if after is not None and after.start_ticks == before.start_ticks:
+            found.append((ProcessIdentity(pid=pid, start_ticks=before.start_ticks), os.fsdecode(argument)))
+    return tuple(found)
+
+
+def _first(fd: int, limit_bytes: int) -> bytes:
+    return os.pread(fd, min(limit_bytes, os.fstat(fd).st_size), 0)
+
+
+def _last(fd: int, limit_bytes: int) -> bytes:
+    size_bytes = os.fstat(fd).st_size
+    return os.pread(fd, limit_bytes, max(0, size_bytes - limit_bytes))

@@ -1,0 +1,132 @@
+"""Starting a process: one call of posix_spawn(3), and what its streams are.
+
+posix_spawn and not fork: glibc spawns with CLONE_VM | CLONE_VFORK, so the cost does not grow with our heap, no
+at-fork handler of a library runs in the child, and no other thread's lock can be held in it. The call returns when the
+child has executed, so its errors are errors of the call.
+
+Source: posix_spawn(3) of man-pages 6.9, glibc 2.36 sysdeps/unix/sysv/linux/spawni.c, memfd_create(2).
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import signal
+import stat
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final, assert_never
+
+from actors.ports import AppendTo, Output
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+_FIRST_FD_AFTER_STDIO: Final = 3
+# Python ignores SIGPIPE and SIGXFSZ, whoever started us may have ignored others, and ignored signals stay ignored over
+# an exec: a child begins with the default for every signal that can have one.
+_ALL_SIGNALS: Final = frozenset(signal.valid_signals()) - {signal.SIGKILL, signal.SIGSTOP}
+
+
+def check_command(argv: Sequence[str]) -> None:
+    """Refuse what cannot be started for certain.
+
+    Raises:
+        ValueError: no argument, or argv[0] is not absolute: nothing is looked up in PATH.
+    """
+    if not argv or not os.path.isabs(argv[0]):
+        raise ValueError(f"a command is a list with an absolute path first, not {list(argv)!r}")
+
+
+def posix_spawn(argv: Sequence[str], env: Mapping[str, str], *, stdout_fd: int, stderr_fd: int) -> int:
+    """Start a command in a session of its own and return its pid.
+
+    Its stdin is /dev/null. Every other descriptor of ours is closed by the exec: Python opens all with O_CLOEXEC, and
+    `close_on_exec` has seen to those that we were started with.
+
+    Raises:
+        FileNotFoundError, PermissionError: argv[0] cannot be executed.
+        BlockingIOError: no room for a process now (EAGAIN: a limit on processes).
+        OSError: E2BIG, ENOEXEC, ETXTBSY, ENOMEM.
+    """
+    return os.posix_spawn(
+        argv[0],
+        list(argv),
+        env,
+        file_actions=[
+            (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+            (os.POSIX_SPAWN_DUP2, stdout_fd, 1),
+            (os.POSIX_SPAWN_DUP2, stderr_fd, 2),
+        ],
+        setsid=True,
+        setsigmask=(),
+        setsigdef=_ALL_SIGNALS,
+    )
+
+
+@contextmanager
+def open_output(output: AppendTo | Output) -> Iterator[int]:
+    """A descriptor for a child's stream, ours only while the context is open.
+
+    It is opened here and not by a file action of the spawn, whose errors could not be told from those of argv[0].
+
+    Raises:
+        OSError: the file of an AppendTo cannot be opened; ELOOP when it is a symlink, EINVAL when it is not regular.
+    """
+    fd = _above_stdio(_open_output(output))
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
+def close_on_exec() -> None:
+    """Let no child inherit what we were started with, beyond stdin, stdout and stderr."""
+    for name in os.listdir("/proc/self/fd"):
+        fd = int(name)
+        if fd >= _FIRST_FD_AFTER_STDIO:
+            try:
+                fcntl.fcntl(fd, fcntl.F_SETFD, fcntl.FD_CLOEXEC)
+            except OSError as error:
+                if error.errno != errno.EBADF:  # the descriptor of the listing itself
+                    raise
+
+
+def _open_output(output: AppendTo | Output) -> int:
+    match output:
+        case AppendTo(path=path):
+            return _open_append(os.fspath(path))
+        case Output.CAPTURE:
+            return os.memfd_create("greenroom-output", os.MFD_CLOEXEC)
+        case Output.DISCARD:
+            return os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
+        case _:
+            assert_never(output)
+
+
+def _open_append(path: str) -> int:
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+    # O_NONBLOCK so that a fifo in its place cannot hold us; the child must not find it set.
+    fd = os.open(path, flags | os.O_NONBLOCK, 0o600)
+    try:
+        _require_regular(fd, path)
+        os.set_blocking(fd, True)
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd
+
+
+def _require_regular(fd: int, path: str) -> None:
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        raise OSError(errno.EINVAL, "output goes to regular files only", path)
+
+
+def _above_stdio(fd: int) -> int:
+    """The same open file at a number that no dup2 of the spawn overwrites: we may have been started without stdio."""
+    if fd >= _FIRST_FD_AFTER_STDIO:
+        return fd
+    try:
+        return fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _FIRST_FD_AFTER_STDIO)
+    finally:
+        os.close(fd)

@@ -1,0 +1,71 @@
+"""What a command reads of the machine before anything runs: where runsc is, who we are, how many files may be open."""
+
+from __future__ import annotations
+
+import os
+import resource
+import shutil
+import sys
+from pathlib import Path
+
+from statemachine.problem import Problem, ProblemError, Step
+from statemachine.reasons import Reason
+
+
+def find_runsc(given: Path | None) -> Path:
+    """The runsc to use: the one that was given, beside our interpreter, on PATH.
+
+    Raises:
+        ProblemError: RuntimeUnavailable.
+    """
+    if given is not None:
+        return given.absolute()
+    beside = Path(sys.executable).with_name("runsc")
+    if os.access(beside, os.X_OK):
+        return beside
+    on_path = shutil.which("runsc")
+    if on_path is None:
+        message = f"there is no runsc beside {sys.executable} nor on PATH"
+        raise ProblemError(
+            Problem(step=Step.SUPERVISE, reason=Reason.RUNTIME_UNAVAILABLE, subject="runsc", message=message)
+        )
+    return Path(on_path)
+
+
+def find_busybox() -> Path | None:
+    """A busybox for a scratch rootfs: beside our interpreter, on PATH, or none."""
+    beside = Path(sys.executable).with_name("busybox")
+    if os.access(beside, os.X_OK):
+        return beside
+    on_path = shutil.which("busybox")
+    return Path(on_path) if on_path else None
+
+
+def read_small(path: Path, *, limit_bytes: int = 1 << 24) -> bytes:
+    """Read at most the first `limit_bytes` of a file that a command was given; `-` reads stdin.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    if path == Path("-"):
+        return sys.stdin.buffer.read(limit_bytes)
+    with path.open("rb") as file:
+        return file.read(limit_bytes)
+
+
+def working_directory() -> Path:
+    """Where a command was called."""
+    return Path.cwd()
+
+
+def effective_uid() -> int:
+    """Who we are."""
+    return os.geteuid()
+
+
+def raise_file_limit() -> None:
+    """Raise the soft limit of open files to the hard one: a thousand actors hold some thousands."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = min(hard, 1 << 20) if hard != resource.RLIM_INFINITY else 1 << 20
+    if soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

@@ -1,0 +1,33 @@
+"""Fixtures for all tests: both backends, and a look at what a test leaves behind."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.leaks import watch_for_leaks
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@pytest.fixture(params=["asyncio", "trio"])
+def anyio_backend(request: pytest.FixtureRequest) -> str:
+    """A test marked `anyio` runs on both."""
+    backend: str = request.param
+    return backend
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left_behind(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Fails the test that leaves a child, a zombie, a descriptor, a mount, a temporary file or a sandbox behind.
+
+    It is set up before the other fixtures of the test and torn down after them. Files are looked at below the test's
+    `tmp_path`, if it asks for one.
+    """
+    directory = request.getfixturevalue("tmp_path") if "tmp_path" in request.fixturenames else None
+    check = watch_for_leaks(directory)
+    yield
+    if leaks := check():
+        pytest.fail("left behind:\n" + "\n".join(f"  {leak}" for leak in leaks), pytrace=False)

@@ -1,0 +1,1 @@
+"""Tests of the real ports, on the real machine."""

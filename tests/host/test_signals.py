@@ -1,0 +1,109 @@
+"""Signals to our process, for everybody who wants them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from typing import TYPE_CHECKING
+
+import anyio
+import pytest
+
+from actors.ports import Exit
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from actors.ports import Ports
+
+pytestmark = pytest.mark.anyio
+
+
+async def following(signals: AsyncIterator[int]) -> int:
+    with anyio.fail_after(5):
+        return await anext(signals)
+
+
+async def test_signals_are_handled_from_the_moment_of_entering(ports: Ports):
+    async with ports.signals.receive(signal.SIGTERM, signal.SIGUSR1) as signals:
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert await following(signals) == signal.SIGTERM
+        os.kill(os.getpid(), signal.SIGUSR1)
+        assert await following(signals) == signal.SIGUSR1
+
+
+async def test_all_receivers_get_a_signal_in_whatever_order_they_leave(ports: Ports):
+    before = signal.getsignal(signal.SIGUSR1)
+    first, second = ports.signals.receive(signal.SIGUSR1), ports.signals.receive(signal.SIGUSR1, signal.SIGUSR2)
+    one, two = await first.__aenter__(), await second.__aenter__()
+    os.kill(os.getpid(), signal.SIGUSR1)
+    assert (await following(one), await following(two)) == (signal.SIGUSR1, signal.SIGUSR1)
+    await first.__aexit__(None, None, None)
+    os.kill(os.getpid(), signal.SIGUSR1)
+    assert await following(two) == signal.SIGUSR1
+    await second.__aexit__(None, None, None)
+    assert signal.getsignal(signal.SIGUSR1) == before
+
+
+async def test_sigchld_is_received_beside_the_reaper_which_goes_on(ports: Ports):
+    for _ in range(2):
+        async with ports.signals.receive(signal.SIGCHLD) as signals:
+            argv = ["/bin/sh", "-c", "exit 3"]
+            assert (await ports.processes.run(argv, deadline_s=30, env={})).exit == Exit(code=3)
+            assert await following(signals) == signal.SIGCHLD
+    assert signal.getsignal(signal.SIGCHLD) not in {signal.SIG_DFL, signal.SIG_IGN, None}
+
+
+async def test_a_cancelled_receiver_removes_its_handler(ports: Ports):
+    before = signal.getsignal(signal.SIGUSR1)
+    with anyio.CancelScope() as scope:
+        async with ports.signals.receive(signal.SIGUSR1) as signals:
+            scope.cancel()
+            await anext(signals)
+    assert scope.cancelled_caught
+    assert signal.getsignal(signal.SIGUSR1) == before
+
+
+async def test_signals_nobody_takes_do_not_pile_up(ports: Ports):
+    async with ports.signals.receive(signal.SIGUSR1) as signals, ports.signals.receive(signal.SIGUSR1) as taken:
+        for _ in range(100):
+            os.kill(os.getpid(), signal.SIGUSR1)
+            await following(taken)
+        for _ in range(64):
+            await following(signals)
+        with anyio.move_on_after(0) as scope:
+            await anext(signals)
+        assert scope.cancelled_caught
+
+
+async def test_no_signal_is_lost_among_thousands_that_come_while_the_loop_is_busy(ports: Ports, capfd):
+    """As when all orphans of a worker die at once, and then the worker is told to stop."""
+    async with ports.signals.receive(signal.SIGTERM) as signals:
+        for _ in range(3000):
+            os.kill(os.getpid(), signal.SIGCHLD)
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert await following(signals) == signal.SIGTERM
+    assert capfd.readouterr() == ("", "")
+
+
+async def test_a_signal_to_another_thread_wakes_the_loop(ports: Ports):
+    done = threading.Event()
+    thread = threading.Thread(target=done.wait)
+    thread.start()
+    try:
+        async with ports.signals.receive(signal.SIGUSR1) as signals:
+            assert thread.ident is not None
+            threading.Timer(0.05, signal.pthread_kill, (thread.ident, signal.SIGUSR1)).start()
+            assert await following(signals) == signal.SIGUSR1
+    finally:
+        done.set()
+        thread.join()
+
+
+@pytest.mark.parametrize("signum", [signal.SIGKILL, signal.SIGSTOP, 0, 100])
+async def test_what_cannot_be_handled_is_refused(ports: Ports, signum: int):
+    with pytest.raises(ValueError, match="can be handled"):
+        async with ports.signals.receive(signal.SIGUSR1, signum):
+            pass
+    assert signal.getsignal(signal.SIGUSR1) == signal.SIG_DFL
