@@ -1,0 +1,34 @@
+# Greenroom's commands. `make` alone lists them; each first brings .venv up to date, which is quick when it is.
+.PHONY: help setup demo test test-long check docs lock clean
+.DEFAULT_GOAL := help
+
+PYTEST_ARGS ?=
+
+help:      ## list these commands
+	@sed -n 's/^\([a-z-]*\): *\([a-z]* *\)## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
+
+setup:     ## make .venv from requirements.lock, with greenroom, runsc and busybox (AGAIN=1: even if it is up to date)
+	@scripts/setup $(if $(AGAIN),--again)
+
+demo: setup ## the main job: an actor is started, suspended, resumed in a fresh sandbox and stopped
+	@.venv/bin/greenroom demo
+
+test: setup ## the test suite, without the long tests
+	@.venv/bin/pytest -m "not long" $(PYTEST_ARGS)
+
+test-long: setup ## the long tests, and the suite again on a newer Python when the machine has one
+	@scripts/test-long $(PYTEST_ARGS)
+
+check: setup ## lint, format, types and the import layers
+	@scripts/check
+
+docs: setup ## write the generated parts of the documentation anew
+	@.venv/bin/python scripts/render-docs
+
+lock:      ## remake requirements.lock from pyproject.toml (UPGRADE=1: newest versions)
+	@scripts/lock $(if $(UPGRADE),--upgrade)
+
+clean:     ## remove everything that the other commands made
+	rm -rf .venv .venv-* .venv.lock .venv.log build dist
+	rm -rf .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,1 @@
+"""The process: intake, task tree, PID 1 duties and control API."""

@@ -1,0 +1,120 @@
+"""Tools that some tests need: without one a test skips and names it, but in CI it fails, so that nothing goes unseen.
+
+Call `need(Tool.RUNSC, Tool.ROOT)` first thing in a test or a fixture.
+"""
+
+import enum
+import functools
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import attrs
+import pytest
+
+ROOT: Final = Path(__file__).resolve().parent.parent
+OLDEST_RUNSC: Final = 20240729
+
+
+class Tool(enum.Enum):
+    """What a test may need of the machine."""
+
+    RUNSC = "runsc"
+    BUSYBOX = "busybox"
+    ROOT = "root"
+    NAMESPACES = "namespaces"
+    UNSHARE = "unshare"
+    NEWER_PYTHON = "newer Python"
+    GIT = "git"
+    APT = "apt"
+    PACKAGE_INDEX = "package index"
+
+
+@attrs.frozen
+class _Probe:
+    """How to look for a tool.
+
+    Attributes:
+        find: returns where it is (for what has no place: any text), or None when it is missing or of no use.
+        remedy: how to get it.
+    """
+
+    find: Callable[[], str | None]
+    remedy: str
+
+
+def in_ci() -> bool:
+    """Whether a missing tool is a failure."""
+    return os.environ.get("CI") in {"1", "true"} or os.environ.get("GREENROOM_CI") == "1"
+
+
+def beside_interpreter_or_in_path(name: str) -> str | None:
+    """Where a program is, looked for as Greenroom itself does."""
+    return shutil.which(name, path=str(Path(sys.prefix) / "bin")) or shutil.which(name)
+
+
+def _succeeds(*argv: str) -> bool:
+    try:
+        return subprocess.run(argv, capture_output=True, timeout=20, check=False).returncode == 0
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+
+
+def _find_runsc() -> str | None:
+    path = beside_interpreter_or_in_path("runsc")
+    if path is None:
+        return None
+    says = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=20, check=False).stdout
+    date = re.search(r"20\d{6}", says)
+    return path if date and int(date[0]) >= OLDEST_RUNSC else None
+
+
+def _find_namespaces() -> str | None:
+    return "here" if _succeeds("unshare", "--user", "--mount", "--pid", "--net", "--fork", "true") else None
+
+
+def _find_package_index() -> str | None:
+    argv = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--retries", "1", "--dest"]
+    with tempfile.TemporaryDirectory() as folder:
+        return "reachable" if _succeeds(*argv, folder, "iniconfig") else None
+
+
+def _find_newer_python() -> str | None:
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    argv = [str(ROOT / "scripts" / "find-python"), "--newer", version]
+    return subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False).stdout.strip() or None
+
+
+_PROBES: Final = {
+    Tool.RUNSC: _Probe(_find_runsc, f"`make setup AGAIN=1` fetches it; any runsc >= {OLDEST_RUNSC} in PATH will do"),
+    Tool.BUSYBOX: _Probe(lambda: beside_interpreter_or_in_path("busybox"), "`make setup AGAIN=1` fetches a static one"),
+    Tool.ROOT: _Probe(lambda: "root" if os.geteuid() == 0 else None, "run the tests as root"),
+    Tool.NAMESPACES: _Probe(_find_namespaces, "run as root where `unshare --user --mount --pid true` works"),
+    Tool.UNSHARE: _Probe(lambda: shutil.which("unshare"), "install util-linux"),
+    Tool.NEWER_PYTHON: _Probe(_find_newer_python, "install a CPython newer than the one of .venv, up to 3.13"),
+    Tool.GIT: _Probe(lambda: shutil.which("git"), "install git"),
+    Tool.APT: _Probe(lambda: shutil.which("apt-get"), "run the tests on Debian"),
+    Tool.PACKAGE_INDEX: _Probe(_find_package_index, "give this machine's pip an index that it can reach"),
+}
+
+
+@functools.cache
+def find(tool: Tool) -> str | None:
+    """Where a tool is, or None; looked for once in a test session."""
+    return _PROBES[tool].find()
+
+
+def need(*tools: Tool) -> None:
+    """Ends the test unless all the tools are there: skipped, but in CI failed."""
+    for tool in tools:
+        if find(tool) is None:
+            message = f"needs {tool.value}: {_PROBES[tool].remedy}"
+            if in_ci():
+                pytest.fail(message, pytrace=False)
+            pytest.skip(message)

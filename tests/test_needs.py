@@ -1,0 +1,40 @@
+import pytest
+
+from tests import needs
+from tests.needs import Tool, need
+
+
+@pytest.fixture
+def nothing_is_found(monkeypatch):
+    monkeypatch.setattr(needs, "find", lambda _tool: None)
+    for name in ("CI", "GREENROOM_CI"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.mark.usefixtures("nothing_is_found")
+@pytest.mark.parametrize("tool", Tool)
+def test_a_missing_tool_skips_the_test_and_is_named(tool):
+    with pytest.raises(pytest.skip.Exception, match=f"needs {tool.value}: "):
+        need(tool)
+
+
+@pytest.mark.usefixtures("nothing_is_found")
+@pytest.mark.parametrize(("name", "value"), [("CI", "true"), ("CI", "1"), ("GREENROOM_CI", "1")])
+def test_a_missing_tool_fails_the_test_in_ci(monkeypatch, name, value):
+    monkeypatch.setenv(name, value)
+    with pytest.raises(pytest.fail.Exception, match="needs runsc: "):
+        need(Tool.RUNSC)
+
+
+def test_a_tool_that_is_there_lets_the_test_go_on(monkeypatch):
+    monkeypatch.setattr(needs, "find", lambda tool: tool.value)
+    need(*Tool)
+
+
+def test_an_old_runsc_is_as_good_as_none(monkeypatch, tmp_path):
+    runsc = tmp_path / "runsc"
+    monkeypatch.setattr(needs, "beside_interpreter_or_in_path", lambda _name: str(runsc))
+    for version, expected in [("release-20230102.0", None), ("0.0~20240729.0", str(runsc)), ("unknown", None)]:
+        runsc.write_text(f"#!/bin/sh\necho runsc version {version}\n")
+        runsc.chmod(0o755)
+        assert needs._find_runsc() == expected
