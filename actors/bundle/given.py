@@ -183,7 +183,7 @@ def _fault_of_strings(value: object) -> str | None:
 
 def _fault_of_args(value: object) -> str | None:
     fault = _fault_of_strings(value)
-    if fault is None and (not value or not value[0]):  # type: ignore[index]
+    if fault is None and isinstance(value, list) and not (value and value[0]):
         return "must name a command"
     return fault
 
