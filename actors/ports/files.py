@@ -78,7 +78,7 @@ class Files(Protocol):
         ...
 
     async def append(self, path: Path, data: bytes) -> None:
-        """Append in one write; the file is made when absent. Not yet durable."""
+        """Append in one write; the file is made when absent, its name durably. What is written is not yet durable."""
         ...
 
     async def append_durably(self, path: Path, data: bytes) -> None:

@@ -131,6 +131,10 @@ def _make_root(root: Path) -> None:
     missing = [root]
     while not os.path.isdir(missing[-1].parent):
         missing.append(missing[-1].parent)
-    for directory in reversed(missing):
-        with suppress(FileExistsError):
-            os.mkdir(directory, DIRECTORY_MODE)
+    for path in reversed(missing):
+        # Nothing below a root is durable before the root itself is.
+        above = os.open(path.parent, _DIRECTORY)
+        try:
+            _make_durably(path.name, above)
+        finally:
+            os.close(above)

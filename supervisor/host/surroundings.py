@@ -63,6 +63,15 @@ def effective_uid() -> int:
     return os.geteuid()
 
 
+def in_chroot() -> bool:
+    """Whether our root is another one than that of process 1: inside a chroot the kernel refuses user namespaces."""
+    try:
+        ours, theirs = os.stat("/"), os.stat("/proc/1/root/.")
+    except OSError:
+        return False
+    return (ours.st_dev, ours.st_ino) != (theirs.st_dev, theirs.st_ino)
+
+
 def raise_file_limit() -> None:
     """Raise the soft limit of open files to the hard one: a thousand actors hold some thousands."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

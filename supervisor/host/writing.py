@@ -64,6 +64,9 @@ def replace_executable(beneath: Beneath, path: Path, data: bytes) -> None:
 def append(beneath: Beneath, path: Path, data: bytes, *, durably: bool) -> None:
     """Append in one write, all or nothing.
 
+    The entry of a file that was made is durable in any case: who appends durably later finds the file and has no reason
+    to sync its directory.
+
     Raises:
         OSError: ENOSPC when not all of it fitted; then none of it is left in the file.
     """
@@ -79,7 +82,7 @@ def append(beneath: Beneath, path: Path, data: bytes, *, durably: bool) -> None:
                 os.fdatasync(fd)
         finally:
             os.close(fd)
-        if durably and is_new:
+        if is_new:
             os.fsync(directory)
 
 

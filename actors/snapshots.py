@@ -1,0 +1,163 @@
+"""Snapshots as the machine sees them: found, looked at, kept in number. Their content is `manifest` and `proof`."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+from urllib.parse import unquote, urlsplit
+
+from actors.codec import epoch_s
+from actors.manifest import MANIFEST_NAME, read_manifest
+from actors.proof import verify
+from statemachine.actor import Snapshot
+from statemachine.problem import Problem, ProblemError, Step
+from statemachine.reasons import Reason
+
+if TYPE_CHECKING:
+    from actors.manifest import Manifest
+    from actors.ports import Files, Wall
+
+KEPT: Final = 2
+"""Snapshots that stay on the worker per actor: the newest, and the one before it."""
+
+_ID: Final = re.compile(r"s[0-9a-f]{16}")
+
+
+def fresh_snapshot_id(wall: Wall) -> str:
+    """A name for a new snapshot."""
+    return f"s{wall.fresh_id()}"
+
+
+def is_snapshot_id(name: str) -> bool:
+    """Whether a directory of this name is ours: we made it, and may remove it."""
+    return _ID.fullmatch(name) is not None
+
+
+def uri_of(directory: Path) -> str:
+    """The URI of a snapshot on this worker."""
+    return directory.as_uri()
+
+
+def directory_of(uri: str, *, step: Step = Step.RESTORE) -> Path:
+    """The directory that a `file:` URI names.
+
+    Raises:
+        ProblemError: NotSupported for another scheme or host, SnapshotMissing when it names no absolute path.
+    """
+    try:
+        parts = urlsplit(uri)
+    except ValueError as error:
+        raise ProblemError(_problem(step, Reason.SNAPSHOT_MISSING, uri, f"{uri} is no URI: {error}")) from error
+    if parts.scheme != "file" or parts.netloc not in {"", "localhost"}:
+        raise ProblemError(_problem(step, Reason.NOT_SUPPORTED, uri, f"snapshots are read from file: URIs, not {uri}"))
+    # A path is bytes: whatever is no UTF-8 in it goes through as it is.
+    path = unquote(parts.path, errors="surrogateescape")
+    if not path.startswith("/") or "\0" in path:
+        raise ProblemError(_problem(step, Reason.SNAPSHOT_MISSING, uri, f"{uri} names no absolute path"))
+    return Path(path)
+
+
+def snapshot_of(manifest: Manifest, directory: Path) -> Snapshot:
+    """What the machine remembers of a snapshot."""
+    return Snapshot(
+        id=manifest.id,
+        uri=uri_of(directory),
+        created_at=epoch_s(manifest.created_at),
+        exited=tuple((each.name, each.exited) for each in manifest.containers if each.exited is not None),
+    )
+
+
+async def look_at_snapshot(files: Files, uri: str, *, step: Step) -> Snapshot:
+    """Look at the manifest of the snapshot that a URI names.
+
+    Raises:
+        ProblemError: SnapshotMissing, SnapshotCorrupt, NewerFormat, NotSupported.
+    """
+    directory = directory_of(uri, step=step)
+    return snapshot_of(await read_manifest(files, directory, step=step), directory)
+
+
+async def find_snapshot(files: Files, uri: str, *, step: Step) -> Snapshot:
+    """Look at the snapshot that a URI names, and verify it.
+
+    Raises:
+        ProblemError: SnapshotMissing, SnapshotCorrupt, NewerFormat, NotSupported.
+    """
+    directory = directory_of(uri, step=step)
+    manifest = await read_manifest(files, directory, step=step)
+    await verify(files, directory, manifest, step=step)
+    return snapshot_of(manifest, directory)
+
+
+async def verify_snapshot(files: Files, snapshot: Snapshot, *, step: Step = Step.TEARDOWN) -> None:
+    """Verify a known snapshot again.
+
+    Raises:
+        ProblemError: SnapshotMissing, SnapshotCorrupt, NewerFormat.
+    """
+    await find_snapshot(files, snapshot.uri, step=step)
+
+
+async def newest(files: Files, snapshots: Path) -> Snapshot | None:
+    """The newest snapshot below a directory that has a believable manifest; None when there is none."""
+    found = await _listed(files, snapshots)
+    return found[-1] if found else None
+
+
+async def prune(files: Files, snapshots: Path, *, proven: str) -> None:
+    """Remove the older snapshots of an actor: all but the one just proven and the KEPT - 1 newest of the others.
+
+    What is not ours, or cannot be read (a newer format, a damaged manifest), stays. The one just proven stays whatever
+    the clock said when it was made. A failure leaves a snapshot for the next time.
+    """
+    older = [snapshot.id for snapshot in await _listed(files, snapshots) if snapshot.id != proven]
+    for name in older[: -(KEPT - 1)]:
+        await _remove(files, snapshots / name)
+    await remove_unproven(files, snapshots)
+
+
+async def remove_unproven(files: Files, snapshots: Path) -> None:
+    """Remove our directories without a manifest: they are no snapshots and never will be, their writer is gone."""
+    for name in await _names(files, snapshots):
+        if is_snapshot_id(name) and await _has_no_manifest(files, snapshots / name):
+            await _remove(files, snapshots / name)
+
+
+async def _has_no_manifest(files: Files, directory: Path) -> bool:
+    """Whether there is certainly none: what cannot be looked at may have one."""
+    try:
+        return await files.lstat(directory / MANIFEST_NAME) is None
+    except OSError:
+        return False
+
+
+async def _remove(files: Files, directory: Path) -> None:
+    try:
+        await files.remove_tree(directory)
+    except OSError:
+        return
+
+
+async def _listed(files: Files, snapshots: Path) -> list[Snapshot]:
+    """Every snapshot of ours with a believable manifest, oldest first; one that was copied here is not."""
+    found: list[Snapshot] = []
+    for name in filter(is_snapshot_id, await _names(files, snapshots)):
+        try:
+            snapshot = snapshot_of(await read_manifest(files, snapshots / name), snapshots / name)
+        except ProblemError:
+            continue
+        if snapshot.id == name:
+            found.append(snapshot)
+    return sorted(found, key=lambda snapshot: (snapshot.created_at, snapshot.id))
+
+
+async def _names(files: Files, snapshots: Path) -> tuple[str, ...]:
+    try:
+        return await files.list_directory(snapshots)
+    except OSError:
+        return ()
+
+
+def _problem(step: Step, reason: Reason, subject: str, message: str) -> Problem:
+    return Problem(step=step, reason=reason, subject=subject, message=message)

@@ -1,0 +1,85 @@
+"""assign: the assignment is on disk before anything else is done with it.
+
+Makes `actors/<uid>/assignment.json` and `logs/`. Undone by nothing: it is the memory of what is wanted.
+Refuses: StateUnwritable.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from actors.assignment import WorkerAssignment
+from actors.codec import CodecError, dumps, loads, plain, structure
+from statemachine.events import AssignmentRecorded
+from statemachine.problem import Problem, ProblemError, Step
+from statemachine.reasons import Reason
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from actors.layout import ActorDir
+    from actors.ports import Files
+    from actors.steps.stage import Stage
+
+FORMAT: Final = 1
+
+
+async def record_assignment(stage: Stage) -> AssignmentRecorded:
+    """Perform RecordAssignment."""
+    await write_assignment(stage.ports.files, stage.directory, stage.assignment)
+    return AssignmentRecorded()
+
+
+async def write_assignment(files: Files, directory: ActorDir, assignment: WorkerAssignment) -> None:
+    """Write an admitted assignment durably.
+
+    Raises:
+        ProblemError: StateUnwritable.
+    """
+    document = dumps({"v": FORMAT, "assignment": plain(assignment)}) + b"\n"
+    try:
+        await files.make_directory(directory.logs)
+        # Admission wrote it, and each try writes it again: what is there was replaced durably, and a look is cheaper
+        # than five syncs.
+        if not await _stands_there(files, directory.assignment, document):
+            await files.replace(directory.assignment, document)
+    except OSError as error:
+        raise ProblemError(
+            Problem(
+                step=Step.ASSIGN,
+                reason=Reason.STATE_UNWRITABLE,
+                subject=str(directory.assignment),
+                message=f"the assignment cannot be written: {error.strerror or error}",
+            )
+        ) from error
+
+
+async def _stands_there(files: Files, path: Path, document: bytes) -> bool:
+    try:
+        return await files.read(path, limit_bytes=len(document)) == document
+    except OSError:  # absent, or larger
+        return False
+
+
+async def read_assignment(files: Files, path: Path) -> WorkerAssignment:
+    """Read an assignment that an earlier life of the worker admitted.
+
+    Raises:
+        ProblemError: StateCorrupt, NewerFormat.
+        OSError: it cannot be read.
+    """
+    try:
+        document = loads(await files.read(path, limit_bytes=8 << 20))
+        version = document["v"]
+        if isinstance(version, int) and version > FORMAT:
+            message = f"it has format {version}; this version reads up to {FORMAT}"
+            raise ProblemError(_unusable(path, Reason.NEWER_FORMAT, message))
+        return structure(document["assignment"], WorkerAssignment)
+    except (CodecError, KeyError, TypeError) as error:
+        raise ProblemError(_unusable(path, Reason.STATE_CORRUPT, str(error))) from error
+
+
+def _unusable(path: Path, reason: Reason, message: str) -> Problem:
+    return Problem(
+        step=Step.RECOVER, reason=reason, subject=str(path), message=f"{path.name} cannot be used: {message}"
+    )

@@ -1,0 +1,31 @@
+"""release: the snapshot is proven; the sandbox is ended and everything of the activation goes.
+
+Needs nothing to be alive: it may have died meanwhile. Undo is all that it is. Older snapshots go last: never before the
+newer one is proven.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import anyio
+
+from actors.snapshots import prune
+from actors.steps.teardown import end_sandbox
+from statemachine.events import SandboxReleased
+from statemachine.problem import Step
+
+if TYPE_CHECKING:
+    from actors.steps.stage import Stage
+    from statemachine.actor import Snapshot
+
+
+async def release_sandbox(stage: Stage, proven: Snapshot | None) -> SandboxReleased:
+    """Perform ReleaseSandbox."""
+    with anyio.CancelScope(shield=True):
+        await end_sandbox(stage)
+        await stage.mark(Step.RELEASE, "SandboxEnded")
+        stage.unproven = None
+        if proven is not None:
+            await prune(stage.ports.files, stage.directory.snapshots, proven=proven.id)
+    return SandboxReleased()

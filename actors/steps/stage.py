@@ -1,0 +1,111 @@
+"""The stage of one actor: what its steps work with, and what they hand to one another within an activation."""
+
+from __future__ import annotations
+
+import enum
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from actors.journal import Mark
+from statemachine.problem import Problem, ProblemError, Step
+from statemachine.reasons import Reason
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from pathlib import Path
+
+    from actors.assignment import WorkerAssignment
+    from actors.layout import ActorDir, StateDir
+    from actors.manifest import Shape
+    from actors.ports import Ports
+    from actors.runsc.flags import GlobalFlags
+    from actors.runsc.sandbox import Sandbox
+    from actors.runsc.version import RuntimeVersion
+
+RUNSC_ROOT: Final = "runsc"
+
+
+@attrs.frozen(kw_only=True)
+class Runtime:
+    """The runsc of this worker, looked at once when it starts.
+
+    Attributes:
+        path: the executable.
+        version: what it says of itself.
+        sha256: hex digest of the executable.
+        flags: the global flags of every sandbox.
+        machine: the architecture in the kernel's word, x86_64 or aarch64.
+        greenroom: our own version, for manifests.
+    """
+
+    path: Path
+    version: RuntimeVersion
+    sha256: str
+    flags: GlobalFlags
+    machine: str
+    greenroom: str
+
+
+class Freeze(enum.Enum):
+    """Whether we have frozen the sandbox; runsc counts pauses, so we do too."""
+
+    NOT_FROZEN = "notFrozen"
+    FROZEN = "frozen"
+
+
+@attrs.define(kw_only=True)
+class Stage:
+    """What the steps of one actor share. Only the running step changes it, and there is one at a time.
+
+    Attributes:
+        ports: the world.
+        state_dir: the worker's state directory.
+        runtime: the worker's runsc.
+        assignment: the admitted assignment.
+        note: journals a progress mark.
+        activation: directory of the live activation; None when there is none.
+        sandbox: the live sandbox; None before it is up and after it is ended.
+        freeze: whether we have frozen it.
+        exited: containers that had ended with 0 and were taken out of the live sandbox or were not restored.
+        shapes: of each container, what a restore must find again.
+        unproven: directory of a snapshot that is being made.
+    """
+
+    ports: Ports
+    state_dir: StateDir
+    runtime: Runtime
+    assignment: WorkerAssignment
+    note: Callable[[Mark], Awaitable[None]]
+    activation: Path | None = None
+    sandbox: Sandbox | None = None
+    freeze: Freeze = Freeze.NOT_FROZEN
+    exited: dict[str, int] = attrs.field(factory=dict)
+    shapes: dict[str, Shape] = attrs.field(factory=dict)
+    unproven: Path | None = None
+
+    @property
+    def directory(self) -> ActorDir:
+        """The actor's own directory."""
+        return self.state_dir.actor(self.assignment.uid)
+
+    def live_sandbox(self, step: Step) -> Sandbox:
+        """The sandbox that the step needs.
+
+        Raises:
+            ProblemError: SandboxDied when there is none.
+        """
+        if self.sandbox is None:
+            raise ProblemError(
+                Problem(
+                    step=step,
+                    reason=Reason.SANDBOX_DIED,
+                    subject=self.assignment.uid,
+                    message=f"actor {self.assignment.uid} has no sandbox",
+                )
+            )
+        return self.sandbox
+
+    async def mark(self, step: Step, mark: str) -> None:
+        """Journal how far a step got."""
+        await self.note(Mark(step=step, mark=mark))

@@ -1,0 +1,92 @@
+"""teardown: the end of an activation, asked for (TERM, grace, KILL) or forced (KILL), and the undo of all it held.
+
+Needs nothing to be alive. The order is that of the command: what was made last goes first. Each part is shielded and
+has a budget of its own, so that neither a hung sandbox nor a caller that went away leaves anything behind.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+import anyio
+
+from actors.concurrency import together
+from actors.runsc.teardown import end_activation
+from actors.snapshots import verify_snapshot
+from actors.steps.stage import Freeze
+from actors.steps.thaw import remove_unproven, resume_once
+from statemachine.events import OriginVerdict, RolledBack, TornDown
+from statemachine.problem import ProblemError, Step
+
+if TYPE_CHECKING:
+    from actors.runsc.sandbox import Sandbox
+    from actors.steps.stage import Stage
+    from statemachine.actor import Snapshot
+    from statemachine.commands import StopContainers
+
+KILL_MARGIN_S: Final = 5.0
+"""Seconds beside the grace period in which TERM must have been delivered; a hung sandbox takes no signal."""
+
+
+async def roll_back(stage: Stage, origin: Snapshot | None) -> RolledBack:
+    """Perform RollBack: end at once, undo everything, then look at the snapshot that the activation came from."""
+    with anyio.CancelScope(shield=True):
+        await remove_unproven(stage)
+        await end_sandbox(stage)
+    return RolledBack(origin=await _judge(stage, origin))
+
+
+async def stop_containers(stage: Stage, command: StopContainers) -> TornDown:
+    """Perform StopContainers: TERM to every live container, the grace period, then KILL and the undo of everything."""
+    await remove_unproven(stage)
+    if stage.sandbox is not None:
+        with anyio.move_on_after(command.grace_s + KILL_MARGIN_S):
+            await _ask_to_end(stage, stage.sandbox, command.grace_s)
+    with anyio.CancelScope(shield=True):
+        await end_sandbox(stage)
+    return TornDown()
+
+
+async def end_sandbox(stage: Stage) -> None:
+    """End the live activation: processes first, then its directory.
+
+    Raises:
+        ProblemError: something is still there; the stage keeps it, to be tried again.
+    """
+    if stage.activation is None:
+        return
+    owned = stage.sandbox.owned if stage.sandbox is not None else ()
+    await end_activation(stage.ports.processes, stage.ports.files, stage.activation, owned=owned)
+    if stage.sandbox is not None:
+        stage.sandbox.close()
+    stage.activation, stage.sandbox, stage.freeze = None, None, Freeze.NOT_FROZEN
+
+
+async def _ask_to_end(stage: Stage, sandbox: Sandbox, grace_s: float) -> None:
+    try:
+        await resume_once(stage, Step.TEARDOWN)
+    except ProblemError:
+        return  # what cannot be thawed takes no signal either: KILL follows
+    names = [name for name in sandbox.containers if name not in stage.exited]
+    await together(*(partial(_term, sandbox, name) for name in names))
+    with anyio.move_on_after(grace_s):
+        await together(*(partial(sandbox.ended, name) for name in names))
+
+
+async def _term(sandbox: Sandbox, name: str) -> None:
+    try:
+        await sandbox.signal(name, "TERM")
+    except ProblemError:
+        # It has ended by itself, or hangs: KILL follows either way.
+        return
+
+
+async def _judge(stage: Stage, origin: Snapshot | None) -> OriginVerdict:
+    if origin is None:
+        return OriginVerdict.NONE
+    try:
+        await verify_snapshot(stage.ports.files, origin)
+    except ProblemError:
+        return OriginVerdict.DAMAGED
+    return OriginVerdict.GOOD

@@ -1,0 +1,93 @@
+"""verify: the actor is what it should be: alive, and serving where a wakeup probe says what that means.
+
+Needs the sandbox that create or restore has brought up. Makes nothing. Fails with SandboxDied, or RestoredNotServing
+when a container is dead after a restore or a probe did not answer in its time; the snapshot is still good then. Only
+`exec` probes are made here; the others are refused at admission.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+import anyio
+
+from actors.assignment import ExecAction
+from actors.concurrency import together
+from actors.runsc.answers import Status
+from statemachine.events import ContainersVerified
+from statemachine.problem import Problem, ProblemError, Step
+from statemachine.reasons import Reason
+
+if TYPE_CHECKING:
+    from actors.assignment import Container, WakeupProbe
+    from actors.runsc.sandbox import Sandbox
+    from actors.steps.stage import Stage
+
+TRY_S: Final = 5.0
+"""Seconds that one try of a probe may take."""
+PAUSE_BETWEEN_TRIES_S: Final = 0.1
+
+
+async def verify_containers(stage: Stage) -> ContainersVerified:
+    """Perform VerifyContainers."""
+    sandbox = stage.live_sandbox(Step.VERIFY)
+    containers = [each for each in stage.assignment.containers if each.name not in stage.exited]
+    await together(*(partial(_verify_one, sandbox, each) for each in containers))
+    return ContainersVerified()
+
+
+async def _verify_one(sandbox: Sandbox, container: Container) -> None:
+    state = await sandbox.inspect(container.name)
+    if state.status is Status.STOPPED:
+        # What an exit means is the machine's to say: the watcher feeds it. It only cannot be probed any more.
+        if container.wakeup_probe is not None:
+            raise ProblemError(_not_serving(container.name, "it has exited before its probe answered"))
+        return
+    if state.status is not Status.RUNNING:
+        raise ProblemError(_not_serving(container.name, f"runsc says that it is {state.status}"))
+    if container.wakeup_probe is not None:
+        await _probe(sandbox, container.name, container.wakeup_probe)
+
+
+async def _probe(sandbox: Sandbox, name: str, probe: WakeupProbe) -> None:
+    if not isinstance(probe.action, ExecAction):
+        raise ProblemError(
+            Problem(
+                step=Step.VERIFY,
+                reason=Reason.NOT_SUPPORTED,
+                subject=name,
+                message=f"a probe of this kind is not performed: {type(probe.action).__name__}",
+            )
+        )
+    last = "it was never tried"
+    tries = 0
+    with anyio.move_on_after(probe.timeout_s):
+        while True:
+            tries += 1
+            answer = await _try(sandbox, name, probe.action)
+            if answer is None:
+                return
+            last = answer
+            await anyio.sleep(PAUSE_BETWEEN_TRIES_S)
+    raise ProblemError(
+        _not_serving(name, f"its probe did not succeed within {probe.timeout_s:g} s ({tries} tries; last: {last})")
+    )
+
+
+async def _try(sandbox: Sandbox, name: str, action: ExecAction) -> str | None:
+    """One try; None when it succeeded, else what was wrong."""
+    try:
+        finished = await sandbox.execute(name, action.argv, deadline_s=TRY_S)
+    except ProblemError as error:
+        return error.problem.message
+    return None if finished.exit.code == 0 else f"exit code {finished.exit.code}"
+
+
+def _not_serving(name: str, what: str) -> Problem:
+    return Problem(
+        step=Step.VERIFY,
+        reason=Reason.RESTORED_NOT_SERVING,
+        subject=name,
+        message=f"container {name} does not serve: {what}",
+    )

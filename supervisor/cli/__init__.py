@@ -1,0 +1,1 @@
+"""The commands: each module holds click commands under their own names; `greenroom.py` loads them."""

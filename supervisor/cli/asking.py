@@ -1,0 +1,38 @@
+"""What every command that asks a worker shares: where the worker is, and one round of question and answer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import click
+
+from supervisor.client import call
+from supervisor.host.net import HostNet
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+run_dir_option: Callable[[Any], Any] = click.option(
+    "--run-dir",
+    type=click.Path(path_type=Path),
+    default="/run/greenroom",
+    show_default=True,
+    envvar="GREENROOM_RUN_DIR",
+    help="The worker's run directory.",
+)
+json_option: Callable[[Any], Any] = click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
+
+
+def ask(run_dir: Path, op: str, *, bound_s: float = 60.0, **arguments: Any) -> Any:
+    """Ask the worker and return its result.
+
+    Raises:
+        ProblemError: its refusal, or WorkerUnreachable.
+    """
+
+    async def asked() -> Any:
+        return await call(HostNet(), run_dir / "control.sock", op, bound_s=bound_s, **arguments)
+
+    return anyio.run(asked)

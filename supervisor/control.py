@@ -1,0 +1,235 @@
+"""The control socket: one JSON object a line, `{v, op, …}` -> `{ok, result | error, errors}`.
+
+Every connection has bounds: the length of a line, the time until a line is whole, and how many connections there are;
+beyond that the one that has been silent longest is closed, so that idle clients never lock out one that asks; only when
+all wait for an answer is a new one turned away.
+Source: DESIGN, "CLI".
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import anyio
+import attrs
+import orjson
+import structlog
+
+from actors.codec import CodecError, loads
+from statemachine.problem import Problem, ProblemError, Step
+from statemachine.reasons import Reason
+from supervisor.status import problem_json
+from supervisor.step_runner import internal
+
+if TYPE_CHECKING:
+    from anyio.abc import ByteStream
+
+    from actors.ports import Connection, Ports
+
+VERSION: Final = 1
+LINE_LIMIT_BYTES: Final = 7 << 20
+"""A document of 1 MiB may need six times as much when every byte of it is escaped."""
+LINE_TIMEOUT_S: Final = 30.0
+"""A client that does not finish its line by then is closed."""
+ANSWER_TIMEOUT_S: Final = 30.0
+"""A client that does not take its answer by then is closed."""
+CONNECTIONS_MAX: Final = 512
+CHUNK_BYTES: Final = 1 << 16
+
+Operation = Callable[[dict[str, Any]], Awaitable[Any]]
+_E = TypeVar("_E", bound=enum.StrEnum)
+
+_log = structlog.get_logger("greenroom.control")
+
+
+@attrs.define(eq=False)
+class _Client:
+    """One connection. It is idle while no request of it is worked on."""
+
+    scope: anyio.CancelScope = attrs.field(factory=anyio.CancelScope)
+    working: bool = False
+
+
+@attrs.define(kw_only=True)
+class ControlServer:
+    """Serves operations at a socket until it is cancelled."""
+
+    ports: Ports
+    path: Path
+    operations: dict[str, Operation]
+    listening: anyio.Event = attrs.field(factory=anyio.Event)
+    _clients: dict[int, _Client] = attrs.field(factory=dict, init=False)
+    _number: int = attrs.field(default=0, init=False)
+
+    async def run(self) -> None:
+        """Accept and serve."""
+        async with self.ports.net.listen_unix(self.path) as listener, anyio.create_task_group() as group:
+            self.listening.set()
+            while True:
+                connection = await listener.accept()
+                if self._make_room():
+                    self._number += 1
+                    client = self._clients[self._number] = _Client()
+                    group.start_soon(self._serve, self._number, client, connection)
+                else:
+                    await _close(connection)
+
+    def _make_room(self) -> bool:
+        """Close whoever has been silent longest when there are too many; False when all of them wait for an answer."""
+        here = [client for client in self._clients.values() if not client.scope.cancel_called]
+        if len(here) < CONNECTIONS_MAX:
+            return True
+        silent = next((client for client in here if not client.working), None)
+        if silent is None:
+            return False
+        silent.scope.cancel()
+        return True
+
+    async def _serve(self, number: int, client: _Client, connection: Connection) -> None:
+        try:
+            with client.scope:
+                await self._talk(number, client, connection.stream)
+        except (anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError, OSError):
+            return  # the client went away; that is its right
+        finally:
+            del self._clients[number]
+            await _close(connection)
+
+    async def _talk(self, number: int, client: _Client, stream: ByteStream) -> None:
+        buffer = bytearray()
+        line: bytes | None = b""
+        while line is not None:
+            with anyio.move_on_after(LINE_TIMEOUT_S) as patience:
+                line = await _read_line(stream, buffer)
+            if patience.cancelled_caught:
+                return
+            if line is not None:
+                client.working = True
+                await _send(stream, await self._answer(line))
+                client.working = False
+                # The order is that of the last answer.
+                self._clients[number] = self._clients.pop(number)
+            elif len(buffer) > LINE_LIMIT_BYTES:
+                await _send(stream, _refusal(_invalid(f"a line has at most {LINE_LIMIT_BYTES} bytes")))
+
+    async def _answer(self, line: bytes) -> dict[str, Any]:
+        try:
+            request = _parse(line)
+            return {"ok": True, "result": await self._operation(request["op"])(request)}
+        except ProblemError as error:
+            return _refusal(*error.problems)
+        except Exception as error:  # noqa: BLE001 - a fault of ours costs one answer, not the worker
+            _log.exception("fault", reason=str(Reason.INTERNAL))
+            return _refusal(internal(Step.SUPERVISE, "the operation", error))
+
+    def _operation(self, name: str) -> Operation:
+        operation = self.operations.get(name)
+        if operation is None:
+            known = ", ".join(sorted(self.operations))
+            raise ProblemError(_invalid(f"there is no operation {name!r}; there are {known}"))
+        return operation
+
+
+def _refusal(*problems: Problem) -> dict[str, Any]:
+    errors = [problem_json(problem) for problem in problems]
+    return {"ok": False, "error": errors[0], "errors": errors}
+
+
+async def _send(stream: ByteStream, answer: dict[str, Any]) -> None:
+    try:
+        line = orjson.dumps(answer)
+    except TypeError as error:  # a number or a text that JSON cannot hold
+        _log.exception("fault", reason=str(Reason.INTERNAL))
+        line = orjson.dumps(_refusal(internal(Step.SUPERVISE, "the answer", error)))
+    with anyio.fail_after(ANSWER_TIMEOUT_S):
+        await stream.send(line + b"\n")
+
+
+async def _close(connection: Connection) -> None:
+    with anyio.move_on_after(1, shield=True):
+        await connection.stream.aclose()
+
+
+async def _read_line(stream: ByteStream, buffer: bytearray) -> bytes | None:
+    """The next whole line; None when the client has closed, or sends more than a line may have."""
+    searched = 0
+    while (end := buffer.find(b"\n", searched)) < 0:
+        searched = len(buffer)
+        if len(buffer) > LINE_LIMIT_BYTES:
+            return None
+        try:
+            buffer += await stream.receive(CHUNK_BYTES)
+        except anyio.EndOfStream:
+            return None
+    line = bytes(buffer[:end])
+    del buffer[: end + 1]
+    return line
+
+
+def _parse(line: bytes) -> dict[str, Any]:
+    try:
+        request = loads(line)
+    except CodecError as error:
+        raise ProblemError(_invalid(f"the line is not JSON: {error}")) from error
+    if not isinstance(request, dict) or not isinstance(request.get("op"), str):
+        raise ProblemError(_invalid("the line is not an object with an op"))
+    version = request.get("v")
+    if isinstance(version, bool) or version != VERSION:
+        raise ProblemError(_invalid(f"version {version!r} is not spoken here, but {VERSION}"))
+    return request
+
+
+def _invalid(message: str) -> Problem:
+    return Problem(step=Step.ADMISSION, reason=Reason.INVALID_REQUEST, subject="control socket", message=message)
+
+
+def text(request: dict[str, Any], name: str) -> str:
+    """A text argument of a request.
+
+    Raises:
+        ProblemError: InvalidRequest.
+    """
+    value = request.get(name)
+    if not isinstance(value, str):
+        raise ProblemError(_invalid(f"{name} must be a text"))
+    return value
+
+
+def number(request: dict[str, Any], name: str, *, default: float, largest: float) -> float:
+    """A number argument of a request, not negative.
+
+    Raises:
+        ProblemError: InvalidRequest.
+    """
+    value = request.get(name, default)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= largest:
+        raise ProblemError(_invalid(f"{name} must be a number from 0 to {largest:g}"))
+    return float(value)
+
+
+def word(request: dict[str, Any], name: str, words: type[_E]) -> _E:
+    """An argument that is one of a set of words.
+
+    Raises:
+        ProblemError: InvalidRequest.
+    """
+    value = text(request, name)
+    try:
+        return words(value)
+    except ValueError:
+        raise ProblemError(_invalid(f"{name} is one of {', '.join(map(str, words))}, not {value!r}")) from None
+
+
+def absolute_path(request: dict[str, Any], name: str) -> Path:
+    """An argument that is an absolute path.
+
+    Raises:
+        ProblemError: InvalidRequest.
+    """
+    path = Path(text(request, name))
+    if not path.is_absolute() or "\0" in str(path):
+        raise ProblemError(_invalid(f"{name} must be an absolute path, not {str(path)!r}"))
+    return path

@@ -1,0 +1,320 @@
+"""The watched directory of assignments: every file is a wish, a vanished file means Terminated, but never by mistake.
+
+A file is read whole and admitted when it appears or changes, each on its own: an actor that takes its time holds up no
+other file. What is refused stands in `refused/<file>.json` and in the worker's status until the file is right or gone,
+and is judged anew at every scan.
+
+A vanished file ends an actor only when the generation that is followed was admitted from this directory, and a full
+successful rescan RESCAN_AFTER_S later finds its uid in no file. A file that cannot be read, or no longer tells its uid,
+stands for the actor that it stood for before. A directory that cannot be read ends nothing (IntakeUnreadable), and when
+it is back, or has been exchanged, the time begins anew. Source: DESIGN, "Watched directory".
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+import anyio
+import attrs
+import orjson
+import structlog
+
+from actors.peek import peek_uid
+from actors.ports import TooLargeError
+from statemachine.actor import By
+from statemachine.events import StopRequested
+from statemachine.problem import Problem, ProblemError, Step
+from statemachine.reasons import Reason
+from statemachine.states import State
+from supervisor.admitting import Effect
+from supervisor.status import problem_json
+from supervisor.step_runner import internal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from anyio.abc import TaskGroup
+
+    from actors.layout import StateDir
+    from actors.ports import FileStat, Ports
+    from supervisor.admitting import Admission, Admitted
+    from supervisor.worker import Worker
+
+SUFFIXES: Final = (".yaml", ".yml", ".json")
+RESCAN_AFTER_S: Final = 2.0
+LIMIT_BYTES: Final = 1 << 20
+DIRECTORY: Final = "."
+"""The name under which a problem with the directory itself stands in the status."""
+RETRY_S: Final = 5.0
+"""How often an unreadable directory is tried again, besides when it changes."""
+EXCHANGED: Final = ".."
+"""Names that begin so belong to a mounted ConfigMap, whose files change all at once behind one symlink."""
+
+_log = structlog.get_logger("greenroom.intake")
+
+
+@attrs.frozen(kw_only=True)
+class _Seen:
+    """A file as it was when it was last looked at.
+
+    Attributes:
+        stamp: inode, size and mtime; None when it is to be looked at again in any case.
+        uid: the actor that it stands for, as far as that could ever be told.
+    """
+
+    stamp: tuple[int, int, int] | None
+    uid: str | None
+
+
+@attrs.define(kw_only=True)
+class DirectoryIntake:
+    """Follows one directory until it is cancelled."""
+
+    directory: Path
+    ports: Ports
+    state_dir: StateDir
+    worker: Worker
+    admission: Admission
+    _seen: dict[str, _Seen] = attrs.field(factory=dict, init=False)
+    _changed: set[str] = attrs.field(factory=set, init=False)
+    """Files that were told to have changed since they were last looked at."""
+    _turns: dict[str, anyio.Lock] = attrs.field(factory=dict, init=False)
+    _admitted: dict[str, int] = attrs.field(factory=dict, init=False)
+    """Uids that were admitted from this directory, with the generation."""
+    _missing: dict[str, object] = attrs.field(factory=dict, init=False)
+    """Uids that no file names any more, each with its countdown."""
+    _retries: bool = attrs.field(default=False, init=False)
+
+    async def run(self) -> None:
+        """Scan once, then follow the changes."""
+        async with anyio.create_task_group() as group, self.ports.watch.changes(self.directory) as changes:
+            await self._forget_refusals()
+            group.start_soon(self._follow, frozenset[str](), group)
+            async for names in changes:
+                group.start_soon(self._follow, names, group)
+
+    async def _follow(self, names: frozenset[str], group: TaskGroup) -> None:
+        """A batch of changes; an empty one, and one of an exchange, is about everything."""
+        if not names or any(name.startswith(EXCHANGED) for name in names):
+            self._missing.clear()
+            await self._scan(group)
+        else:
+            changed = set(filter(_is_document, names))
+            self._changed |= changed
+            # Where somebody waits for his turn already, he will look after this change too.
+            await self._look_at(name for name in changed if not self._is_awaited(name))
+        self._count_down(group)
+
+    async def _retry(self, group: TaskGroup) -> None:
+        """An unreadable directory may become readable without an event."""
+        while True:
+            await anyio.sleep(RETRY_S)
+            if await self._scan(group):
+                break
+        self._retries = False
+        self._count_down(group)
+
+    async def _scan(self, group: TaskGroup) -> bool:
+        """Look at every file; False when the directory cannot be read, which ends nothing."""
+        names = await self._list()
+        if names is None:
+            if not self._retries:
+                self._retries = True
+                group.start_soon(self._retry, group)
+            return False
+        await self._look_at({*names, *self._seen})
+        return True
+
+    async def _list(self) -> tuple[str, ...] | None:
+        try:
+            names = await self.ports.files.list_directory(self.directory)
+        except OSError as error:
+            problem = Problem(
+                step=Step.ADMISSION,
+                reason=Reason.INTAKE_UNREADABLE,
+                subject=str(self.directory),
+                message=f"the assignments directory {self.directory} cannot be read: {error.strerror or error}",
+            )
+            if DIRECTORY not in self.worker.refused:
+                _log.error("unreadable", reason=str(problem.reason), message=problem.message)
+            self.worker.refused[DIRECTORY] = (problem,)
+            return None
+        if self.worker.refused.pop(DIRECTORY, None):
+            self._missing.clear()
+            _log.info("readable", file=str(self.directory))
+        return tuple(filter(_is_document, names))
+
+    # ---- one file
+
+    async def _look_at(self, names: Iterable[str]) -> None:
+        async with anyio.create_task_group() as group:
+            for name in sorted(names):
+                group.start_soon(self._look_in_turn, name)
+
+    def _is_awaited(self, name: str) -> bool:
+        turn = self._turns.get(name)
+        return turn is not None and turn.statistics().tasks_waiting > 0
+
+    async def _look_in_turn(self, name: str) -> None:
+        turn = self._turns.setdefault(name, anyio.Lock())
+        try:
+            async with turn:
+                await self._look(name)
+        finally:
+            if not turn.locked() and not turn.statistics().tasks_waiting:
+                self._turns.pop(name, None)
+
+    async def _look(self, name: str) -> None:
+        """Read one file and admit it, unless it is as it was."""
+        has_changed = name in self._changed
+        self._changed.discard(name)
+        before = self._seen.get(name)
+        uid = before.uid if before else None
+        path = self.directory / name
+        try:
+            stat = await self.ports.files.stat(path)
+            is_gone = stat is None and await self.ports.files.lstat(path) is None
+        except OSError as error:
+            await self._refuse(name, (_unreadable(name, error),))
+            self._seen[name] = _Seen(stamp=None, uid=uid)
+            return
+        if is_gone:
+            self._seen.pop(name, None)
+            await self._accept(name)
+            return
+        stamp = _stamp_of(stat) if stat else None
+        if before is not None and before.stamp == stamp is not None and not has_changed:
+            return
+        try:
+            data = await self.ports.files.read(path, limit_bytes=LIMIT_BYTES)
+        except OSError as error:
+            await self._refuse(name, (_unreadable(name, error),))
+            self._seen[name] = _Seen(stamp=None, uid=uid)
+            return
+        admitted = await self._admit(name, data)
+        told = admitted.uid if admitted else peek_uid(data)
+        self._seen[name] = _Seen(stamp=stamp if admitted else None, uid=told or uid)
+
+    async def _admit(self, name: str, data: bytes) -> Admitted | None:
+        """Admit a document; None when it is refused."""
+        try:
+            admitted = await self.admission.submit(data, base=self.directory)
+        except ProblemError as error:
+            await self._refuse(name, error.problems)
+            return None
+        except Exception as error:  # noqa: BLE001 - a fault of ours costs one file, not the worker
+            _log.exception("fault", file=_label(name), reason=str(Reason.INTERNAL))
+            await self._refuse(name, (internal(Step.ADMISSION, "admission", error),))
+            return None
+        if admitted.effect is not Effect.STALE:
+            self._admitted[admitted.uid] = admitted.generation
+        await self._accept(name)
+        _tell(name, admitted)
+        return admitted
+
+    async def _refuse(self, name: str, problems: tuple[Problem, ...]) -> None:
+        label = _label(name)
+        if self.worker.refused.get(label) == problems:
+            return  # told already
+        self.worker.refused[label] = problems
+        for problem in problems:
+            _log.warning(
+                "refused", file=label, reason=str(problem.reason), subject=problem.subject, message=problem.message
+            )
+        document = {"v": 1, "file": label, "problems": [problem_json(problem) for problem in problems]}
+        try:
+            await self.ports.files.replace(self._refusal(name), orjson.dumps(document) + b"\n")
+        except OSError as error:
+            _tell_unwritten(label, error)
+
+    async def _accept(self, name: str) -> None:
+        if self.worker.refused.pop(_label(name), None) is not None:
+            await self._forget_refusal(self._refusal(name))
+
+    def _refusal(self, name: str) -> Path:
+        return self.state_dir.refused / f"{name}.json"
+
+    async def _forget_refusals(self) -> None:
+        """What an earlier life of the worker refused is judged anew."""
+        try:
+            names = await self.ports.files.list_directory(self.state_dir.refused)
+        except OSError:
+            return
+        for name in filter(_is_document, names):
+            await self._forget_refusal(self.state_dir.refused / name)
+
+    async def _forget_refusal(self, path: Path) -> None:
+        try:
+            await self.ports.files.remove_file(path)
+        except OSError as error:
+            _tell_unwritten(_label(path.name), error)
+
+    # ---- actors whose file is gone
+
+    def _count_down(self, group: TaskGroup) -> None:
+        """Begin the countdown for uids that no file names any more."""
+        here = {seen.uid for seen in self._seen.values()}
+        for uid in self._admitted:
+            if uid in here:
+                self._missing.pop(uid, None)
+            elif uid not in self._missing:
+                countdown = self._missing[uid] = object()
+                group.start_soon(partial(self._judge_missing, uid, countdown, group))
+
+    async def _judge_missing(self, uid: str, countdown: object, group: TaskGroup) -> None:
+        """End the actor when a full rescan finds its uid in no file; an unreadable directory postpones it."""
+        is_read = False
+        while not is_read:
+            await anyio.sleep(RESCAN_AFTER_S)
+            if self._missing.get(uid) is not countdown:
+                return  # it came back, or the time began anew
+            is_read = await self._scan(group)
+        self._count_down(group)
+        if self._missing.get(uid) is not countdown:
+            return
+        del self._missing[uid]
+        generation = self._admitted.pop(uid)
+        life = self.worker.find(uid)
+        if life is None or life.actor.state is State.TERMINATED or life.assignment.generation != generation:
+            return
+        _log.info("vanished", actor=uid, generation=generation)
+        try:
+            await life.ask(StopRequested(by=By.DOCUMENT))
+        except ProblemError:
+            return  # it ended meanwhile
+
+
+def _is_document(name: str) -> bool:
+    return name.endswith(SUFFIXES) and not name.startswith(".")
+
+
+def _label(name: str) -> str:
+    """A file's name as text: on disk it is bytes, which need not be UTF-8."""
+    return name.encode("utf-8", "backslashreplace").decode()
+
+
+def _stamp_of(stat: FileStat) -> tuple[int, int, int]:
+    return stat.inode, stat.size_bytes, stat.mtime_ns
+
+
+def _tell(name: str, admitted: Admitted) -> None:
+    log = _log.bind(file=_label(name), actor=admitted.uid, generation=admitted.generation, effect=str(admitted.effect))
+    if admitted.effect in {Effect.SAME, Effect.STALE}:
+        log.debug("admitted")
+    else:
+        log.info("admitted")
+
+
+def _tell_unwritten(label: str, error: OSError) -> None:
+    _log.error("unwritten", file=label, reason=str(Reason.STATE_UNWRITABLE), message=error.strerror or str(error))
+
+
+def _unreadable(name: str, error: OSError) -> Problem:
+    label = _label(name)
+    if isinstance(error, TooLargeError):
+        reason, what = Reason.DOCUMENT_TOO_LARGE, f"it is larger than {LIMIT_BYTES >> 20} MiB"
+    else:
+        reason, what = Reason.UNREADABLE_FILE, error.strerror or str(error)
+    return Problem(step=Step.ADMISSION, reason=reason, subject=label, message=f"{label} cannot be read: {what}")

@@ -1,0 +1,193 @@
+"""The start on a state directory that an earlier life of the worker left.
+
+What is provably ours (a process with `--root=` below our sandboxes on its command line, a directory below
+`sandboxes/`) is ended. Actors that were active are Failed with SupervisorRestarted; resting ones are as they were;
+snapshots stay. What cannot be read is set aside and named, never deleted, and costs no other actor anything. All of
+it before work is taken on.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import attrs
+import structlog
+
+from actors import journal as journals
+from actors import snapshots
+from actors.assignment import SnapshotAt
+from actors.runsc.teardown import end_activation, find_leftovers
+from actors.steps.assign import read_assignment
+from statemachine.actor import Snapshot
+from statemachine.events import Finding, Recovered
+from statemachine.problem import Problem, ProblemError, Step
+from statemachine.reasons import Reason
+from statemachine.states import FINAL, State
+from supervisor.life import Entrance
+from supervisor.memory import adapt, first_memory
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from actors.assignment import WorkerAssignment
+    from actors.journal import Replayed
+    from actors.layout import ActorDir, StateDir
+    from actors.ports import Ports
+    from statemachine.actor import Actor
+    from statemachine.events import Event
+    from supervisor.worker import Worker
+
+JOURNAL_LIMIT_BYTES: Final = journals.LIMIT_BYTES
+
+_log = structlog.get_logger("greenroom.recover")
+
+
+async def recover(ports: Ports, state_dir: StateDir, worker: Worker) -> None:
+    """Bring the worker to where it can take on work."""
+    await end_leftovers(ports, state_dir)
+    for uid in await _names(ports, state_dir.actors):
+        # Whatever one actor's directory holds costs no other actor anything.
+        try:
+            await _recover_actor(ports, state_dir.actor(uid), worker)
+        except ProblemError as error:
+            _tell(uid, error)
+        except OSError as error:
+            _tell(uid, ProblemError(_unreadable(state_dir.actor(uid).root, error)))
+        except Exception:  # noqa: BLE001 - a fault of ours
+            _log.exception("fault", actor=uid, reason=str(Reason.INTERNAL))
+
+
+async def end_leftovers(ports: Ports, state_dir: StateDir) -> None:
+    """End every activation that has a process or a directory: at the start, and when a drain's deadline left some."""
+    for leftover in await find_leftovers(ports.processes, ports.files, state_dir.sandboxes):
+        try:
+            await end_activation(ports.processes, ports.files, state_dir.activation(leftover.activation))
+        except ProblemError as error:
+            _tell(leftover.activation, error)
+        else:
+            _log.info("ended", activation=leftover.activation, processes=len(leftover.processes))
+
+
+async def _recover_actor(ports: Ports, directory: ActorDir, worker: Worker) -> None:
+    try:
+        assignment = await read_assignment(ports.files, directory.assignment)
+    except FileNotFoundError:
+        return  # only its snapshots outlived it
+    except OSError as error:
+        raise ProblemError(_unreadable(directory.assignment, error)) from error
+    except ProblemError:
+        # The two belong together: the next life of this actor begins a new journal.
+        await _set_aside(ports, directory.assignment)
+        await _set_aside(ports, directory.journal)
+        raise
+    if assignment.uid != directory.root.name:
+        raise ProblemError(_of_another(directory, assignment))
+    await snapshots.remove_unproven(ports.files, directory.snapshots)
+    replayed = await _replay(ports, directory)
+    actor = adapt(replayed.actor, assignment) if replayed else first_memory(assignment, None)
+    actor = await _with_newest(ports, directory, actor)
+    if replayed is None:
+        actor = attrs.evolve(actor, state=State.CREATING, origin=None, pending=None)
+    worker.resume_life(
+        assignment,
+        attrs.evolve(actor, held=()),
+        entrance=_entrance(actor, assignment),
+        seq=replayed.seq if replayed else 0,
+        lines=replayed.lines if replayed else 0,
+        since_s=replayed.since_s if replayed else ports.wall.now_s(),
+        source=await _named(ports, assignment),
+    )
+
+
+async def _named(ports: Ports, assignment: WorkerAssignment) -> Snapshot | None:
+    """The snapshot that an assignment names. One that cannot be looked at is named all the same: restore says why."""
+    if not isinstance(assignment.snapshot, SnapshotAt):
+        return None
+    try:
+        return await snapshots.look_at_snapshot(ports.files, assignment.snapshot.uri, step=Step.RECOVER)
+    except ProblemError:
+        return Snapshot(id="", uri=assignment.snapshot.uri, created_at=0.0)
+
+
+def _entrance(actor: Actor, assignment: WorkerAssignment) -> Entrance | Event:
+    if actor.state in FINAL | {State.SUSPENDED, State.FAILED}:
+        return Entrance.AT_REST
+    return Recovered(
+        finding=Finding.DEAD,
+        problem=Problem(
+            step=Step.RECOVER,
+            reason=Reason.SUPERVISOR_RESTARTED,
+            subject=assignment.uid,
+            message=f"the supervisor ended while actor {assignment.uid} was {actor.state}; its sandbox is gone",
+        ),
+    )
+
+
+async def _replay(ports: Ports, directory: ActorDir) -> Replayed | None:
+    """What the journal tells; None when it cannot be used and was set aside."""
+    try:
+        data = await ports.files.read(directory.journal, limit_bytes=JOURNAL_LIMIT_BYTES)
+        replayed = journals.replay(data, subject=str(directory.journal))
+    except OSError as error:
+        _tell(directory.root.name, ProblemError(_unreadable(directory.journal, error)))
+    except ProblemError as error:
+        _tell(directory.root.name, error)
+    else:
+        if replayed.torn_bytes:
+            # What is appended later must not become part of the torn line.
+            await ports.files.truncate(directory.journal, size_bytes=len(data) - replayed.torn_bytes)
+        return replayed
+    await _set_aside(ports, directory.journal)
+    return None
+
+
+async def _with_newest(ports: Ports, directory: ActorDir, actor: Actor) -> Actor:
+    """A snapshot whose manifest was written is good, even if the journal did not live to say so."""
+    newest = await snapshots.newest(ports.files, directory.snapshots)
+    if newest is None or (actor.last_good is not None and actor.last_good.created_at >= newest.created_at):
+        return actor
+    return attrs.evolve(actor, last_good=newest)
+
+
+async def _set_aside(ports: Ports, path: Path) -> None:
+    aside = path.with_name(f"{path.name}.aside-{ports.wall.fresh_id()}")
+    try:
+        await ports.files.rename(path, aside)
+        _log.warning("set_aside", file=str(path), kept_as=str(aside))
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        message = error.strerror or str(error)
+        _log.error("unwritten", file=str(path), reason=str(Reason.STATE_UNWRITABLE), message=message)
+
+
+async def _names(ports: Ports, path: Path) -> tuple[str, ...]:
+    try:
+        return await ports.files.list_directory(path)
+    except FileNotFoundError:
+        return ()
+    except OSError as error:
+        raise ProblemError(_unreadable(path, error)) from error
+
+
+def _tell(subject: str, error: ProblemError) -> None:
+    for problem in error.problems:
+        _log.warning("unusable", subject=subject, reason=str(problem.reason), message=problem.message)
+
+
+def _of_another(directory: ActorDir, assignment: WorkerAssignment) -> Problem:
+    return Problem(
+        step=Step.RECOVER,
+        reason=Reason.STATE_CORRUPT,
+        subject=str(directory.assignment),
+        message=f"{directory.root.name} holds the assignment of actor {assignment.uid}; it is left as it is",
+    )
+
+
+def _unreadable(path: Path, error: OSError) -> Problem:
+    return Problem(
+        step=Step.RECOVER,
+        reason=Reason.STATE_CORRUPT,
+        subject=str(path),
+        message=f"{path.name} cannot be read: {error.strerror or error}",
+    )

@@ -1,0 +1,200 @@
+"""`greenroom run`: the whole life of a worker, from the lock on its state directory to its last actor's end.
+
+Signal handlers stand before anything else. One scope owns every task. A SIGTERM or SIGINT drains: new work is refused,
+every actor is asked to end, and the worker leaves when all have, or when the drain's deadline is over.
+"""
+
+from __future__ import annotations
+
+import errno
+import signal
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import structlog
+
+from actors.layout import StateDir
+from statemachine.problem import Problem, ProblemError, Step
+from statemachine.reasons import Reason
+from statemachine.states import State
+from supervisor import control, operations
+from supervisor.admitting import Admission
+from supervisor.control import ControlServer
+from supervisor.directory_intake import DirectoryIntake
+from supervisor.log_reading import read_log
+from supervisor.recovering import end_leftovers, recover
+from supervisor.runtime import look_at_runtime
+from supervisor.status import actor_status, worker_status
+from supervisor.worker import Worker
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from actors.ports import Ports
+    from supervisor.settings import Settings
+
+WAIT_MAX_S = 24 * 3600.0
+LEFTOVERS_S = 30.0
+"""How long the end of what a drain left may take."""
+
+_log = structlog.get_logger("greenroom.run")
+
+
+async def run_worker(ports: Ports, settings: Settings) -> None:
+    """Run a worker until it is asked to end and has ended.
+
+    Raises:
+        ProblemError: it cannot start: StateDirInUse, StateUnwritable, RuntimeUnavailable, RuntimeTooOld.
+    """
+    state_dir = StateDir(settings.state_dir)
+    async with ports.signals.receive(signal.SIGTERM, signal.SIGINT) as signals, _held(ports, settings, state_dir):
+        runtime = await look_at_runtime(ports, settings)
+        async with anyio.create_task_group() as scope:
+            worker = Worker(ports=ports, settings=settings, state_dir=state_dir, runtime=runtime, scope=scope)
+            await recover(ports, state_dir, worker)
+            admission = Admission(
+                files=ports.files, roster=worker, snapshots_of=lambda uid: state_dir.actor(uid).snapshots
+            )
+            server = ControlServer(
+                ports=ports,
+                path=settings.control_socket,
+                operations=_operations(ports, worker, admission, state_dir),
+            )
+            scope.start_soon(_serve, server, name="control")
+            await server.listening.wait()
+            async with anyio.create_task_group() as intakes:
+                if settings.assignments is not None:
+                    intake = DirectoryIntake(
+                        directory=settings.assignments.absolute(),
+                        ports=ports,
+                        state_dir=state_dir,
+                        worker=worker,
+                        admission=admission,
+                    )
+                    intakes.start_soon(intake.run, name="intake")
+                _log.info(
+                    "ready",
+                    runsc=str(runtime.path),
+                    runsc_version=runtime.version.text,
+                    state_dir=str(settings.state_dir),
+                    control_socket=str(settings.control_socket),
+                    assignments=str(settings.assignments) if settings.assignments else None,
+                )
+                signum = await anext(signals)
+                _log.info("draining", signal=signal.Signals(signum).name, drain_timeout_s=settings.drain_timeout_s)
+                worker.draining = True
+                intakes.cancel_scope.cancel()
+            await _drain(worker, settings)
+            scope.cancel_scope.cancel()
+        with anyio.move_on_after(LEFTOVERS_S, shield=True):
+            await end_leftovers(ports, state_dir)
+    _log.info("left", actors={life.uid: str(life.actor.state) for life in worker.lives})
+
+
+async def _drain(worker: Worker, settings: Settings) -> None:
+    with anyio.move_on_after(settings.drain_timeout_s) as patience:
+        await worker.drain()
+    if patience.cancelled_caught:
+        left = [
+            life.uid
+            for life in worker.lives
+            if life.actor.state not in {State.TERMINATED, State.SUSPENDED, State.FAILED}
+        ]
+        _log.error("drain", reason=str(Reason.STEP_DEADLINE_EXCEEDED), left=left)
+
+
+async def _serve(server: ControlServer) -> None:
+    """The control socket is the way in for a person: without it the worker does not run."""
+    try:
+        await server.run()
+    except OSError as error:
+        raise ProblemError(_socket_problem(server.path, error)) from error
+
+
+@asynccontextmanager
+async def _held(ports: Ports, settings: Settings, state_dir: StateDir) -> AsyncIterator[None]:
+    """Hold the directories: the state directory by its lock, the run directory by being there."""
+    try:
+        for directory in (
+            settings.run_dir,
+            state_dir.root,
+            state_dir.actors,
+            state_dir.sandboxes,
+            state_dir.refused,
+        ):
+            await ports.files.make_directory(directory)
+        lock = await ports.files.lock(state_dir.lock)
+    except BlockingIOError as error:
+        message = f"another worker holds {state_dir.root}"
+        raise ProblemError(_state_problem(Reason.STATE_DIR_IN_USE, state_dir, message)) from error
+    except OSError as error:
+        message = f"{error.filename or state_dir.root} cannot be used: {error.strerror or error}"
+        raise ProblemError(_state_problem(Reason.STATE_UNWRITABLE, state_dir, message)) from error
+    try:
+        yield
+    finally:
+        lock.close()
+
+
+def _operations(
+    ports: Ports, worker: Worker, admission: Admission, state_dir: StateDir
+) -> dict[str, control.Operation]:
+    """What the control socket can do, by the name of the operation."""
+
+    async def submit(request: dict[str, Any]) -> Any:
+        base = control.absolute_path(request, "base")
+        admitted = await admission.submit(control.text(request, "document").encode(), base=base)
+        return {"uid": admitted.uid, "generation": admitted.generation, "effect": str(admitted.effect)}
+
+    async def suspend(request: dict[str, Any]) -> Any:
+        return {"state": str(await operations.suspend(worker, control.text(request, "uid")))}
+
+    async def resume(request: dict[str, Any]) -> Any:
+        return {"state": str(await operations.resume(worker, control.text(request, "uid")))}
+
+    async def stop(request: dict[str, Any]) -> Any:
+        return {"state": str(await operations.stop(worker, control.text(request, "uid")))}
+
+    async def status(request: dict[str, Any]) -> Any:
+        if request.get("uid") is None:
+            return worker_status(worker, boot_id=ports.wall.boot_id())
+        return actor_status(worker.require(control.text(request, "uid")))
+
+    async def wait(request: dict[str, Any]) -> Any:
+        timeout_s = control.number(request, "timeout_s", default=300.0, largest=WAIT_MAX_S)
+        wanted = control.word(request, "state", State)
+        life = await operations.wait(worker, control.text(request, "uid"), wanted, timeout_s=timeout_s)
+        return actor_status(life)
+
+    async def logs(request: dict[str, Any]) -> Any:
+        life = worker.require(control.text(request, "uid"))
+        offset_bytes = int(control.number(request, "offset_bytes", default=0, largest=1 << 62))
+        name = control.text(request, "container")
+        return await read_log(ports.files, state_dir.actor(life.uid), life.assignment, name, offset_bytes=offset_bytes)
+
+    return {
+        "submit": submit,
+        "suspend": suspend,
+        "resume": resume,
+        "stop": stop,
+        "status": status,
+        "wait": wait,
+        "logs": logs,
+    }
+
+
+def _socket_problem(path: Path, error: OSError) -> Problem:
+    in_use = error.errno == errno.EADDRINUSE
+    return Problem(
+        step=Step.SUPERVISE,
+        reason=Reason.STATE_DIR_IN_USE if in_use else Reason.STATE_UNWRITABLE,
+        subject=str(path),
+        message=f"the control socket {path} cannot be made: {error.strerror or error}",
+        hint="Use another --run-dir; a socket's path has at most 107 bytes.",
+    )
+
+
+def _state_problem(reason: Reason, state_dir: StateDir, message: str) -> Problem:
+    return Problem(step=Step.SUPERVISE, reason=reason, subject=str(state_dir.root), message=message)

@@ -1,0 +1,103 @@
+"""The status, in the shapes that DESIGN fixes: of one actor, and of the whole worker. Pure, but for writing a file."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from actors.codec import rfc3339
+from statemachine.states import State
+
+if TYPE_CHECKING:
+    from actors.layout import ActorDir
+    from actors.ports import Files
+    from statemachine.actor import ContainerFate, Snapshot
+    from statemachine.problem import Problem
+    from supervisor.life import Life
+    from supervisor.worker import Worker
+
+FORMAT = 1
+_LIVE = (State.VERIFYING, State.RUNNING, State.SUSPENDING, State.THAWING)
+
+
+def actor_status(life: Life) -> dict[str, Any]:
+    """The status object of one actor."""
+    actor = life.actor
+    return {
+        "uid": life.uid,
+        "name": life.assignment.name,
+        "namespace": life.assignment.namespace,
+        "generation": life.assignment.generation,
+        "desiredState": str(life.assignment.desired_state),
+        "state": str(actor.state),
+        "since": rfc3339(life.since_s),
+        "error": problem_json(actor.problem),
+        "containers": [_container(fate, actor.state) for fate in actor.containers],
+        "lastGoodSnapshot": _snapshot(actor.last_good),
+    }
+
+
+def worker_status(worker: Worker, *, boot_id: str) -> dict[str, Any]:
+    """The status document of the worker."""
+    runtime = worker.runtime
+    return {
+        "worker": {
+            "state": "Draining" if worker.draining else "Ready",
+            "bootId": boot_id,
+            "ready": not worker.draining,
+            "runsc": {
+                "path": str(runtime.path),
+                "version": runtime.version.text,
+                "platform": runtime.flags.platform,
+            },
+            "network": runtime.flags.network,
+            "nvproxy": "off",
+            "gpus": [],
+            "problems": [
+                {"file": file, "reason": str(problem.reason), "message": problem.message}
+                for file, problems in sorted(worker.refused.items())
+                for problem in problems
+            ],
+        },
+        "actors": [actor_status(life) for life in worker.lives],
+    }
+
+
+def problem_json(problem: Problem | None) -> dict[str, str] | None:
+    """The one shape of every error."""
+    if problem is None:
+        return None
+    return {
+        "step": str(problem.step),
+        "reason": str(problem.reason),
+        "subject": problem.subject,
+        "message": problem.message,
+        "hint": problem.hint,
+        "detail": problem.detail,
+    }
+
+
+async def write_status(files: Files, directory: ActorDir, status: dict[str, Any]) -> None:
+    """Replace `actors/<uid>/status.json`.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    await files.replace(directory.status, orjson.dumps({"v": FORMAT, **status}) + b"\n")
+
+
+def _container(fate: ContainerFate, state: State) -> dict[str, Any]:
+    if fate.exit_code is not None:
+        where = "Exited"
+    else:
+        where = {True: "Running", False: "Waiting"}[state in _LIVE]
+        if state is State.SUSPENDED:
+            where = "Suspended"
+    return {"name": fate.name, "state": where, "exitCode": fate.exit_code, "gpus": []}
+
+
+def _snapshot(snapshot: Snapshot | None) -> dict[str, Any] | None:
+    if snapshot is None:
+        return None
+    return {"id": snapshot.id, "uri": snapshot.uri, "createdAt": rfc3339(snapshot.created_at)}

@@ -1,0 +1,138 @@
+"""The running step of an actor: at most one, cancellable, and always ended before the next begins."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+import anyio
+import attrs
+
+from statemachine import commands as c
+from statemachine import events as e
+from statemachine.problem import Problem, ProblemError, Step
+from statemachine.reasons import Reason
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from anyio.abc import TaskGroup
+
+    from actors.assignment import WorkerAssignment
+    from statemachine.actor import Actor
+    from statemachine.events import Event
+
+CLEANUP_DEADLINE_S: Final = 90.0
+"""How long a cancelled step's own shielded cleanup may take before the loop goes on without it."""
+
+
+class Performer(Protocol):
+    """Does what commands say. `actors.steps` is the real one."""
+
+    async def perform(self, command: c.Command, actor: Actor) -> Event:
+        """Run the step that the command names to its end and return the fact that came of it.
+
+        Raises:
+            ProblemError: the step failed; its own undo is done.
+        """
+        ...
+
+    async def watch(self, feed: Callable[[Event], Awaitable[None]]) -> None:
+        """Feed ContainerExited and SandboxDied of the live activation until it has ended or this is cancelled."""
+        ...
+
+    async def adopt(self, assignment: WorkerAssignment) -> None:
+        """Go on with this assignment, written durably."""
+        ...
+
+    async def sandbox_fate(self) -> e.SandboxFate:
+        """Whether the sandbox of the live activation lives."""
+        ...
+
+
+@attrs.define(eq=False)
+class RunningStep:
+    """One step, from its start until its answer is taken. `has_ended` once nothing of it runs any more."""
+
+    command: c.Command
+    scope: anyio.CancelScope = attrs.field(factory=anyio.CancelScope)
+    done: anyio.Event = attrs.field(factory=anyio.Event)
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it has come to its end; its answer may still wait in the queue."""
+        return self.done.is_set()
+
+
+@attrs.define(kw_only=True)
+class StepRunner:
+    """Runs an actor's steps. `answer` takes the fact that each ends with, and of which step it is.
+
+    Attributes:
+        current: the step whose answer is waited for; the answer of any other is late.
+    """
+
+    performer: Performer
+    answer: Callable[[Event, RunningStep], Awaitable[None]]
+    current: RunningStep | None = attrs.field(default=None, init=False)
+
+    def start(self, command: c.Command, actor: Actor, children: TaskGroup, log: Any) -> None:
+        """Start a step as a child of the actor's scope."""
+        running = RunningStep(command)
+        self.current = running
+        children.start_soon(self._run, running, actor, log, name=f"step:{type(command).__name__}")
+
+    def settle(self) -> None:
+        """The current step's answer is taken."""
+        self.current = None
+
+    async def cancel(self) -> None:
+        """Give the current step up, if there is one: cancel it and wait until its own cleanup is done."""
+        running, self.current = self.current, None
+        if running is None:
+            return
+        running.scope.cancel()
+        with anyio.move_on_after(CLEANUP_DEADLINE_S):
+            await running.done.wait()
+
+    async def _run(self, running: RunningStep, actor: Actor, log: Any) -> None:
+        name = type(running.command).__name__
+        started = anyio.current_time()
+        answer: Event | None = None
+        try:
+            with running.scope:
+                answer = await self._answer(running.command, actor, log)
+        finally:
+            running.done.set()
+            log.debug("step", command=name, elapsed_s=round(anyio.current_time() - started, 4))
+        if answer is not None:
+            await self.answer(answer, running)
+
+    async def _answer(self, command: c.Command, actor: Actor, log: Any) -> Event:
+        try:
+            return await self.performer.perform(command, actor)
+        except ProblemError as error:
+            return e.StepFailed(problem=error.problem, sandbox=await self._fate(log))
+        except Exception as error:
+            # A fault of ours must end as a reason of this one actor, never as the end of the worker.
+            log.exception("fault", command=type(command).__name__, reason=str(Reason.INTERNAL))
+            step = c.STEP_OF_COMMAND.get(type(command), Step.SUPERVISE)
+            problem = internal(step, type(command).__name__, error)
+            return e.StepFailed(problem=problem, sandbox=await self._fate(log))
+
+    async def _fate(self, log: Any) -> e.SandboxFate:
+        """Whether the sandbox lives. Where that cannot be told it counts as alive: a thaw will show."""
+        try:
+            return await self.performer.sandbox_fate()
+        except Exception:
+            log.exception("fault", reason=str(Reason.INTERNAL))
+            return e.SandboxFate.ALIVE
+
+
+def internal(step: Step, subject: str, error: Exception) -> Problem:
+    """A fault of ours as a reason."""
+    return Problem(
+        step=step,
+        reason=Reason.INTERNAL,
+        subject=subject,
+        message=f"{subject} met {type(error).__name__}: {error}",
+    )

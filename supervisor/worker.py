@@ -1,0 +1,312 @@
+"""The worker: every life on it, their beginnings and ends, and what is told of them.
+
+One task group owns everything. A life's end never ends the worker; only its own scope's cancellation does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Final
+
+import anyio
+import attrs
+import structlog
+
+from actors.journal import Journal
+from actors.steps.assign import write_assignment
+from actors.steps.performer import Steps
+from actors.steps.stage import Stage
+from statemachine.problem import Problem, ProblemError, Step
+from statemachine.reasons import Reason
+from statemachine.states import FINAL, State
+from supervisor.life import Entrance, Life, draining
+from supervisor.memory import successor_memory
+from supervisor.status import actor_status, write_status
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from anyio.abc import TaskGroup
+
+    from actors.assignment import WorkerAssignment
+    from actors.journal import Mark
+    from actors.layout import StateDir
+    from actors.ports import Ports
+    from actors.steps.stage import Runtime
+    from statemachine.actor import Actor, Snapshot
+    from statemachine.events import Event
+    from supervisor.settings import Settings
+    from supervisor.step_runner import Performer
+
+TOMBSTONE_S: Final = 24 * 3600.0
+"""How long the generation of a terminated actor is remembered."""
+TOMBSTONES_MAX: Final = 10_000
+
+_log = structlog.get_logger("greenroom.worker")
+
+
+class Worker:
+    """Holds the lives of this worker's actors.
+
+    Attributes:
+        runtime: the runsc that is used.
+        refused: refused documents of the assignments directory, by file name.
+        draining: whether it is shutting down and begins nothing any more.
+    """
+
+    def __init__(
+        self,
+        *,
+        ports: Ports,
+        settings: Settings,
+        state_dir: StateDir,
+        runtime: Runtime,
+        scope: TaskGroup,
+        performer_for: Callable[[Stage], Performer] = Steps,
+    ) -> None:
+        """`performer_for` makes what performs the commands of one actor."""
+        self.settings, self.state_dir, self.runtime = settings, state_dir, runtime
+        self.refused: dict[str, tuple[Problem, ...]] = {}
+        self.draining = False
+        self._ports, self._scope, self._performer_for = ports, scope, performer_for
+        self._lives: dict[str, Life] = {}
+        self._ended_at_s: dict[str, float] = {}
+        self._arrived = anyio.Event()
+
+    # ---- what admission and control ask
+
+    def find(self, uid: str) -> Life | None:
+        """The life of this actor, ended or not; None when it was never here or is forgotten."""
+        self._forget_old()
+        return self._lives.get(uid)
+
+    def require(self, uid: str) -> Life:
+        """The life of this actor.
+
+        Raises:
+            ProblemError: ActorNotFound.
+        """
+        life = self.find(uid)
+        if life is None:
+            raise ProblemError(not_found(uid))
+        return life
+
+    @property
+    def lives(self) -> tuple[Life, ...]:
+        """Every life, ended ones that are still remembered included, by uid."""
+        self._forget_old()
+        return tuple(self._lives[uid] for uid in sorted(self._lives))
+
+    async def arrival(self) -> None:
+        """Wait until a life begins."""
+        await self._arrived.wait()
+
+    def require_open(self) -> None:
+        """Refuse whatever would make an actor run while the worker shuts down.
+
+        Raises:
+            ProblemError: WorkerDraining.
+        """
+        if self.draining:
+            raise ProblemError(attrs.evolve(draining(), step=Step.ADMISSION))
+
+    def require_room(self, uid: str) -> None:
+        """Refuse when this actor does not fit beside the others. One that will begin anew keeps its place.
+
+        Raises:
+            ProblemError: WorkerFull, WorkerDraining.
+        """
+        self.require_open()
+        if len(self._lives) < self.settings.max_actors:
+            return
+        others = (life for other, life in self._lives.items() if other != uid)
+        here = sum(life.actor.state is not State.TERMINATED or life.begins_anew for life in others)
+        if here >= self.settings.max_actors:
+            raise ProblemError(
+                Problem(
+                    step=Step.ADMISSION,
+                    reason=Reason.WORKER_FULL,
+                    subject="worker",
+                    message=f"{here} actors are here, and --max-actors is {self.settings.max_actors}",
+                )
+            )
+
+    async def begin(self, assignment: WorkerAssignment, actor: Actor) -> None:
+        """Begin a life: on disk first, then in memory.
+
+        Raises:
+            ProblemError: WorkerFull, WorkerDraining, StateUnwritable.
+        """
+        self.require_room(assignment.uid)
+        life = self._life(assignment, actor, source=actor.origin)
+        # It counts from here on, so that what is admitted meanwhile sees it.
+        before = self._lives.get(assignment.uid)
+        self._lives[assignment.uid] = life
+        try:
+            await write_assignment(self._ports.files, self.state_dir.actor(assignment.uid), assignment)
+            await life.found()
+        except BaseException as error:
+            life.end_unstarted()
+            await self._put_back(assignment.uid, before)
+            if isinstance(error, OSError):
+                raise ProblemError(_unwritable(assignment.uid, error)) from error
+            raise
+        self._start(life, Entrance.NEW)
+
+    async def bury(self, assignment: WorkerAssignment, actor: Actor) -> None:
+        """Remember a document that wants an end where there is none to bring about: its generation counts.
+
+        Raises:
+            ProblemError: StateUnwritable.
+        """
+        life = self._life(assignment, attrs.evolve(actor, state=State.TERMINATED))
+        life.end_unstarted()
+        before = self._lives.get(assignment.uid)
+        self._bury(life)
+        try:
+            await write_assignment(self._ports.files, self.state_dir.actor(assignment.uid), assignment)
+            await life.found()
+        except BaseException as error:
+            await self._put_back(assignment.uid, before)
+            if isinstance(error, OSError):
+                raise ProblemError(_unwritable(assignment.uid, error)) from error
+            raise
+        await self._tell(life)
+
+    def resume_life(
+        self,
+        assignment: WorkerAssignment,
+        actor: Actor,
+        *,
+        entrance: Entrance | Event,
+        seq: int,
+        lines: int,
+        since_s: float,
+        source: Snapshot | None = None,
+    ) -> None:
+        """Go on with a life that was found on disk; `source` is the snapshot that its assignment names."""
+        life = self._life(assignment, actor, seq=seq, lines=lines, source=source)
+        life.since_s = since_s
+        if actor.state in FINAL:
+            life.end_unstarted()
+            self._bury(life)
+            return
+        self._lives[assignment.uid] = life
+        self._start(life, entrance)
+
+    # ---- the end
+
+    async def drain(self) -> None:
+        """Ask every life to end, and wait until all rest; the bound is the caller's."""
+        self.draining = True
+        async with anyio.create_task_group() as group:
+            for life in self.lives:
+                group.start_soon(life.drain, self.settings.on_drain)
+
+    # ---- lives
+
+    def _life(
+        self,
+        assignment: WorkerAssignment,
+        actor: Actor,
+        *,
+        seq: int = 0,
+        lines: int = 0,
+        source: Snapshot | None = None,
+    ) -> Life:
+        directory = self.state_dir.actor(assignment.uid)
+
+        async def note(mark: Mark) -> None:
+            await life.mark(mark)
+
+        journal = Journal(files=self._ports.files, wall=self._ports.wall, path=directory.journal, seq=seq, lines=lines)
+        stage = Stage(
+            ports=self._ports,
+            state_dir=self.state_dir,
+            runtime=self.runtime,
+            assignment=assignment,
+            note=note,
+        )
+        life = Life(
+            assignment=assignment,
+            actor=actor,
+            journal=journal,
+            performer=self._performer_for(stage),
+            on_change=self._tell,
+            now_s=self._ports.wall.now_s,
+            source=source,
+        )
+        return life
+
+    def _bury(self, life: Life) -> None:
+        self._lives[life.uid] = life
+        self._ended_at_s[life.uid] = life.since_s
+
+    def _start(self, life: Life, entrance: Entrance | Event) -> None:
+        self._ended_at_s.pop(life.uid, None)
+        self._scope.start_soon(self._live, life, entrance, name=f"actor:{life.uid}")
+        self._arrived.set()
+        self._arrived = anyio.Event()
+
+    async def _live(self, life: Life, entrance: Entrance | Event) -> None:
+        await life.run(entrance)
+        self._ended_at_s[life.uid] = life.since_s
+        # From its end to here nothing waits: who waits for that end finds the successor in its place.
+        if life.begins_anew:
+            await self._begin_anew(life)
+
+    async def _begin_anew(self, ended: Life) -> None:
+        try:
+            await self.begin(ended.assignment, successor_memory(ended))
+        except ProblemError as error:
+            problem = error.problem
+            _log.error("refused", actor=ended.uid, reason=str(problem.reason), message=problem.message)
+            ended.give_up_successor(problem)
+            await self._tell(ended)
+
+    async def _tell(self, life: Life) -> None:
+        """Replace the actor's status.json."""
+        try:
+            await write_status(self._ports.files, self.state_dir.actor(life.uid), actor_status(life))
+        except OSError as error:
+            message = error.strerror or str(error)
+            _log.error("unwritten", actor=life.uid, reason=str(Reason.STATE_UNWRITABLE), message=message)
+
+    async def _put_back(self, uid: str, before: Life | None) -> None:
+        """What was not begun has not moved the generation: neither here nor, as far as it can be written, on disk."""
+        if before is None:
+            self._lives.pop(uid, None)
+        else:
+            self._lives[uid] = before
+        directory = self.state_dir.actor(uid)
+        with anyio.CancelScope(shield=True), contextlib.suppress(OSError, ProblemError):
+            if before is None:
+                await self._ports.files.remove_file(directory.assignment)
+            else:
+                await write_assignment(self._ports.files, directory, before.assignment)
+
+    def _forget_old(self) -> None:
+        """Forget tombstones that are older than a day, or too many."""
+        now_s = self._ports.wall.now_s()
+        by_age = sorted(self._ended_at_s, key=self._ended_at_s.__getitem__)
+        surplus = max(len(by_age) - TOMBSTONES_MAX, 0)
+        for place, uid in enumerate(by_age):
+            life = self._lives.get(uid)
+            if life is None or life.actor.state not in FINAL:
+                del self._ended_at_s[uid]
+            elif place < surplus or now_s - self._ended_at_s[uid] > TOMBSTONE_S:
+                del self._ended_at_s[uid], self._lives[uid]
+
+
+def not_found(uid: str) -> Problem:
+    """Nobody has this uid here."""
+    return Problem(step=Step.ADMISSION, reason=Reason.ACTOR_NOT_FOUND, subject=uid, message=f"no actor {uid!r} is here")
+
+
+def _unwritable(uid: str, error: OSError) -> Problem:
+    return Problem(
+        step=Step.ASSIGN,
+        reason=Reason.STATE_UNWRITABLE,
+        subject=uid,
+        message=f"the state of actor {uid} cannot be written: {error.strerror or error}",
+    )

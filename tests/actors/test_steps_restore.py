@@ -1,0 +1,77 @@
+"""Assign, restore, and what performs the steps."""
+
+import errno
+from typing import Any
+
+import attrs
+import pytest
+
+from actors.snapshots import uri_of
+from actors.steps.assign import read_assignment, write_assignment
+from actors.steps.performer import Steps
+from actors.steps.restore import restore_sandbox
+from statemachine import commands as c
+from statemachine import events as e
+from statemachine.reasons import Reason
+from tests.actors.step_stage import an_actor, reason_of, saved, shaped
+from tests.fakes.performer import a_snapshot
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_an_assignment_comes_back_as_it_was_written():
+    stage, _, _ = shaped("one", wakeupProbe={"exec": ["/bin/ok"]})
+    await write_assignment(stage.ports.files, stage.directory, stage.assignment)
+    assert await read_assignment(stage.ports.files, stage.directory.assignment) == stage.assignment
+
+
+async def test_an_assignment_that_cannot_be_written_is_a_problem_of_assign():
+    stage, _, _ = shaped()
+    stage.ports.files.fail("replace", "assignment.json", errno.EROFS)
+    assert await reason_of(Steps(stage).adopt(stage.assignment)) is Reason.STATE_UNWRITABLE
+
+
+async def test_an_adoption_that_cannot_be_written_leaves_the_old_assignment():
+    stage, _, _ = shaped()
+    old = stage.assignment
+    stage.ports.files.fail("replace", "assignment.json", errno.EROFS)
+    await reason_of(Steps(stage).adopt(attrs.evolve(old, generation=9)))
+    assert stage.assignment is old
+
+
+@pytest.mark.parametrize("uri", ["file:///nowhere", "file:///a%00b", "s3://bucket/x"])
+async def test_a_restore_that_is_refused_has_touched_nothing(uri):
+    stage, _, _ = shaped()
+    stage.activation = stage.sandbox = None
+    before = dict(stage.ports.files.content)
+    refused = await restore_sandbox(stage, c.RestoreSandbox(snapshot=attrs.evolve(a_snapshot(), uri=uri)))
+    assert isinstance(refused, e.RestoreRefused)
+    assert (stage.activation, stage.ports.files.content) == (None, before)
+
+
+@pytest.mark.parametrize("damage", ["missing", "other", "longer"])
+async def test_a_damaged_snapshot_refuses_its_restore(damage):
+    stage, _, _ = shaped()
+    proven = await saved(stage)
+    pages = stage.directory.snapshot(proven.id) / "pages.img"
+    if damage == "missing":
+        del stage.ports.files.content[pages]
+    else:
+        stage.ports.files.put(pages, {"other": b"PAGE", "longer": b"page and more"}[damage])
+    refused: Any = await restore_sandbox(stage, c.RestoreSandbox(snapshot=proven))
+    assert refused.problem.reason is Reason.SNAPSHOT_CORRUPT
+    assert uri_of(stage.directory.snapshot(proven.id)) == proven.uri
+
+
+@pytest.mark.parametrize("command", [c.DetectGpus(), c.GenerateSpec(), c.PartitionGpus(), c.InjectEdits()])
+async def test_a_step_that_is_not_built_ends_as_a_reason(command):
+    stage, _, _ = shaped()
+    assert await reason_of(Steps(stage).perform(command, an_actor())) is Reason.NOT_SUPPORTED
+
+
+async def test_a_step_without_its_sandbox_fails_with_a_reason():
+    stage, _, _ = shaped()
+    stage.sandbox = None
+    for command in (c.VerifyContainers(), c.SaveSnapshot()):
+        assert await reason_of(Steps(stage).perform(command, an_actor())) is Reason.SANDBOX_DIED
+    assert await Steps(stage).sandbox_fate() is e.SandboxFate.DEAD

@@ -1,0 +1,91 @@
+"""The end of an activation, wished for or forced, and the release after a suspend."""
+
+import errno
+
+import anyio
+import pytest
+
+from actors.steps.release import release_sandbox
+from actors.steps.stage import Freeze
+from actors.steps.teardown import roll_back, stop_containers
+from statemachine import commands as c
+from statemachine import events as e
+from statemachine.reasons import Reason
+from tests.actors.step_stage import reason_of, saved, shaped
+from tests.fakes.performer import a_snapshot, failing
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_a_rollback_kills_and_removes_even_when_it_is_cancelled():
+    stage, sandbox, _ = shaped()
+    with anyio.CancelScope() as scope:
+        scope.cancel()
+        await roll_back(stage, None)
+    assert sandbox.story == ["signal SIGKILL", "close"]
+    assert (stage.activation, stage.sandbox) == (None, None)
+    assert not stage.ports.files.below(stage.state_dir.sandboxes)
+
+
+async def test_a_rollback_of_nothing_is_done():
+    stage, _, _ = shaped()
+    await roll_back(stage, None)
+    assert await roll_back(stage, None) == e.RolledBack(origin=e.OriginVerdict.NONE)
+
+
+async def test_a_rollback_tells_whether_its_origin_is_still_good():
+    stage, _, _ = shaped()
+    proven = await saved(stage)
+    assert (await roll_back(stage, proven)).origin is e.OriginVerdict.GOOD
+    stage.ports.files.put(stage.directory.snapshot(proven.id) / "pages.img", b"PAGE")
+    assert (await roll_back(stage, proven)).origin is e.OriginVerdict.DAMAGED
+    assert (await roll_back(stage, a_snapshot(99))).origin is e.OriginVerdict.DAMAGED
+
+
+async def test_what_cannot_be_removed_is_kept_in_mind_for_the_next_try():
+    stage, _, _ = shaped()
+    stage.ports.files.fail("remove_tree", stage.activation, errno.EBUSY)
+    assert await reason_of(roll_back(stage, None)) is Reason.STATE_UNWRITABLE
+    assert stage.activation is not None
+    stage.ports.files.failures.clear()
+    await roll_back(stage, None)
+    assert stage.activation is None
+
+
+async def test_a_stop_asks_every_live_container_and_then_ends_the_sandbox():
+    stage, sandbox, _ = shaped("one", "two", "three")
+    stage.exited = {"three": 0}
+    with anyio.fail_after(5):
+        assert await stop_containers(stage, c.StopContainers(undo=(), grace_s=60)) == e.TornDown()
+    assert sorted(sandbox.story[:2]) == ["TERM one", "TERM two"]
+    assert sandbox.story[2:] == ["signal SIGKILL", "close"]
+
+
+async def test_a_container_that_does_not_obey_is_killed_after_the_grace():
+    stage, sandbox, _ = shaped()
+    sandbox.obeys = False
+    await stop_containers(stage, c.StopContainers(undo=(), grace_s=0.01))
+    assert sandbox.story == ["TERM main", "signal SIGKILL", "close"]
+
+
+@pytest.mark.parametrize("what", ["thaw", "TERM main"])
+async def test_a_sandbox_that_takes_no_order_is_killed(what):
+    stage, sandbox, _ = shaped()
+    stage.freeze, sandbox.frozen = Freeze.FROZEN, True
+    sandbox.fails[what] = failing()
+    sandbox.obeys = False
+    await stop_containers(stage, c.StopContainers(undo=(), grace_s=0.01))
+    assert sandbox.story[-2:] == ["signal SIGKILL", "close"]
+
+
+async def test_a_release_ends_the_sandbox_and_keeps_the_proven_snapshot_whatever_the_clock_said():
+    stage, _, marks = shaped()
+    ids = []
+    for minute in (50, 40, 1):  # the clock goes back all the time
+        stage.ports.wall.time_s = 60.0 * minute
+        stage.freeze = Freeze.NOT_FROZEN
+        ids.append(await saved(stage))
+    await release_sandbox(stage, ids[-1])
+    assert marks[-1] == "SandboxEnded"
+    left = set(await stage.ports.files.list_directory(stage.directory.snapshots))
+    assert left == {ids[0].id, ids[2].id}

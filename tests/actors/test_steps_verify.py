@@ -1,0 +1,114 @@
+"""Verify and watch on a sandbox that is none."""
+
+from functools import partial
+
+import anyio
+import attrs
+import pytest
+
+from actors.steps.verify import verify_containers
+from actors.steps.watch import watch_sandbox
+from statemachine import events as e
+from statemachine.problem import ProblemError
+from statemachine.reasons import Reason
+from tests.actors.step_stage import shaped
+from tests.fakes.performer import failing
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_a_container_without_a_probe_that_has_exited_is_the_watchs_to_tell():
+    stage, sandbox, _ = shaped()
+    sandbox.stopped.add("main")
+    assert await verify_containers(stage) == e.ContainersVerified()
+
+
+PROBE = {"wakeupProbe": {"exec": ["/bin/ok"], "timeoutSeconds": 5}}
+
+
+async def test_a_probe_is_tried_until_it_succeeds():
+    stage, sandbox, _ = shaped("main", **PROBE)
+    sandbox.probes = [1, 1]
+    await verify_containers(stage)
+    assert sandbox.story.count("execute main") == 3
+
+
+async def test_a_probe_that_does_not_succeed_in_its_time_says_what_it_said_last():
+    stage, sandbox, _ = shaped("main", **PROBE)
+    sandbox.probes = [3] * 1000
+    probe = attrs.evolve(stage.assignment.containers[0].wakeup_probe, timeout_s=0.05)
+    container = attrs.evolve(stage.assignment.containers[0], wakeup_probe=probe)
+    stage.assignment = attrs.evolve(stage.assignment, containers=(container,))
+    with pytest.raises(ProblemError) as caught:
+        await verify_containers(stage)
+    assert caught.value.problem.reason is Reason.RESTORED_NOT_SERVING
+    assert "exit code 3" in caught.value.problem.message
+
+
+async def watched(stage, act, expected):
+    """What the watch feeds while something is done."""
+    fed = []
+    done = anyio.Event()
+
+    async def feed(event):
+        fed.append(event)
+        if len(fed) == expected:
+            done.set()
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(partial(watch_sandbox, stage, feed))
+        await anyio.wait_all_tasks_blocked()
+        act()
+        with anyio.fail_after(5):
+            await done.wait()
+        group.cancel_scope.cancel()
+    return fed
+
+
+async def test_the_end_of_a_container_is_told_with_its_code():
+    stage, sandbox, _ = shaped("one", "two")
+    sandbox.codes["two"] = 7
+    fed = await watched(stage, sandbox.exits["two"].set, 1)
+    assert fed == [e.ContainerExited(container="two", exit_code=7)]
+
+
+async def test_a_container_that_was_taken_out_is_not_told():
+    stage, sandbox, _ = shaped("one", "two")
+    stage.exited["one"] = 0
+
+    def act():
+        sandbox.exits["one"].set()
+        sandbox.exits["two"].set()
+
+    assert [event.container for event in await watched(stage, act, 1)] == ["two"]
+
+
+async def test_the_death_of_the_sandbox_is_told_and_not_that_of_its_containers():
+    stage, sandbox, _ = shaped("one", "two")
+
+    def act():
+        for name in ("one", "two"):
+            sandbox.fails[f"exit_code {name}"] = failing(Reason.SANDBOX_DIED)
+            sandbox.exits[name].set()
+        sandbox.process.gone.set()
+
+    (fed,) = await watched(stage, act, 1)
+    assert isinstance(fed, e.SandboxDied)
+    assert "signal 9" in fed.problem.message
+
+
+async def test_an_exit_code_is_asked_for_again_while_the_sandbox_is_frozen():
+    stage, sandbox, _ = shaped()
+    sandbox.fails["exit_code main"] = failing(Reason.STEP_DEADLINE_EXCEEDED)
+    original = sandbox.exit_code
+    asked = []
+
+    async def exit_code(name, *, deadline_s):
+        asked.append(name)
+        if len(asked) == 3:
+            sandbox.fails.clear()
+        return await original(name, deadline_s=deadline_s)
+
+    sandbox.exit_code = exit_code
+    assert await watched(stage, sandbox.exits["main"].set, 1) == [e.ContainerExited(container="main", exit_code=0)]
+    assert len(asked) == 3

@@ -1,0 +1,1 @@
+"""Small stand-ins for the ports and for what performs the steps."""

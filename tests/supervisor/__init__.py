@@ -1,0 +1,1 @@
+"""Tests of the supervisor with fakes; those with real sandboxes are elsewhere."""

@@ -1,0 +1,113 @@
+"""A worker on fakes: documents in, lives out."""
+
+import json
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import cast
+
+import anyio
+
+from actors.layout import StateDir
+from actors.steps.stage import Runtime
+from statemachine.actor import OnDrain
+from statemachine.problem import ProblemError
+from statemachine.states import State
+from supervisor.admitting import Admission
+from supervisor.settings import Settings
+from supervisor.worker import Worker
+from tests.actors.assignments import BASE, document
+from tests.actors.memory_files import DIRECTORY
+from tests.fakes.files import FakeFiles
+from tests.fakes.performer import FakePerformer
+from tests.fakes.ports import FakePorts
+from tests.supervisor.lives import BOUND_S
+
+STATE = StateDir(Path("/state"))
+
+
+def a_document(uid="a1", generation=1, **changes):
+    return json.dumps(document(metadata__uid=uid, metadata__generation=generation, **changes)).encode()
+
+
+class Stand:
+    """A worker, its admission, and the performers of its actors, the newest of each uid."""
+
+    def __init__(self, scope, ports=None, state=STATE, **settings):
+        self.ports, self.state = ports or FakePorts(), state
+        self.files, self.wall = self.ports.files, self.ports.wall
+        self.performers, self.prepare = {}, {}
+        paths = {"state_dir": state.root, "run_dir": Path("/run"), "assignments": None, "runsc": Path("/runsc")}
+        self.worker = Worker(
+            ports=self.ports.as_ports,
+            settings=Settings(**{**paths, "max_actors": 1000, "on_drain": OnDrain.STOP, **settings}),
+            state_dir=state,
+            runtime=cast("Runtime", None),
+            scope=scope,
+            performer_for=self._performer,
+        )
+        self.admission = Admission(
+            files=self.files, roster=self.worker, snapshots_of=lambda uid: state.actor(uid).snapshots
+        )
+        if isinstance(self.files, FakeFiles):
+            for directory in (BASE / "rootfs", state.actors, state.sandboxes, state.refused):
+                for each in (directory, *directory.parents):
+                    self.files.content.setdefault(each, DIRECTORY)
+
+    def _performer(self, stage):
+        uid = stage.assignment.uid
+        performer = self.performers[uid] = FakePerformer(stage)
+        self.prepare.get(uid, lambda _: None)(performer)
+        return performer
+
+    async def submit(self, uid="a1", generation=1, **changes):
+        admitted = await self.admission.submit(a_document(uid, generation, **changes), base=BASE)
+        return admitted.effect
+
+    async def refused(self, uid="a1", generation=1, **changes):
+        """Submit, and return the reasons of its refusal."""
+        try:
+            effect = await self.submit(uid, generation, **changes)
+        except ProblemError as error:
+            return [problem.reason for problem in error.problems]
+        raise AssertionError(f"it was not refused, but {effect}")
+
+    def life(self, uid="a1"):
+        return self.worker.require(uid)
+
+    def story(self, uid="a1"):
+        """The commands of the present life that have ended."""
+        return [each[:-1] for each in self.performers[uid].story if each.endswith(".")]
+
+    async def until(self, *states, uid="a1"):
+        """Wait until the actor, in whichever life, is in one of these states."""
+        with anyio.fail_after(BOUND_S):
+            while self.life(uid).actor.state not in states:
+                if self.life(uid).ended.is_set():
+                    await self.worker.arrival()
+                else:
+                    await self.life(uid).changed()
+
+    async def running(self, uid="a1", generation=1, **changes):
+        await self.submit(uid, generation, **changes)
+        await self.until(State.RUNNING, uid=uid)
+        return self.life(uid)
+
+    async def terminated(self, uid="a1", generation=1):
+        await self.running(uid, generation)
+        await self.submit(uid, generation + 1, spec__desiredState="Terminated")
+        await self.life(uid).ended.wait()
+
+    def on_disk(self, uid="a1"):
+        """The assignment that stands on disk."""
+        return json.loads(self.files.content[STATE.actor(uid).assignment])["assignment"]
+
+    def status(self, uid="a1"):
+        return json.loads(self.files.content[STATE.actor(uid).status])
+
+
+@asynccontextmanager
+async def a_stand(ports=None, state=STATE, **settings):
+    async with anyio.create_task_group() as scope:
+        with anyio.fail_after(3 * BOUND_S):
+            yield Stand(scope, ports, state, **settings)
+        scope.cancel_scope.cancel()

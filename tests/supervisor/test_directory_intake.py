@@ -1,0 +1,227 @@
+"""The watched directory, on files in memory: what is admitted, refused and ended, and what never is."""
+
+import errno
+
+import anyio
+import pytest
+
+from statemachine import commands as c
+from statemachine.states import State
+from supervisor import directory_intake
+from tests.actors.memory_files import DIRECTORY
+from tests.supervisor.intakes import ASSIGNMENTS, an_intake, refusal
+from tests.supervisor.stands import a_document
+
+pytestmark = pytest.mark.anyio
+
+RESCAN_S = 0.05
+
+
+@pytest.fixture(autouse=True)
+def short_times(monkeypatch):
+    monkeypatch.setattr(directory_intake, "RESCAN_AFTER_S", RESCAN_S)
+    monkeypatch.setattr(directory_intake, "RETRY_S", 0.01)
+
+
+async def some_rescans():
+    """Longer than a countdown takes: what is not ended by then is not ended."""
+    until_s = anyio.current_time() + 4 * RESCAN_S
+    while anyio.current_time() < until_s:
+        await anyio.sleep(0.01)
+
+
+@pytest.mark.parametrize("name", ["x.yaml", "x.yml", "x.json"])
+async def test_a_document_is_admitted_when_its_file_appears(name):
+    async with an_intake() as intake:
+        intake.write(name)
+        await intake.running()
+        assert intake.worker.refused == {}
+
+
+@pytest.mark.parametrize("name", ["x.txt", "x.yaml.tmp", ".x.yaml", "..x.json", "yaml", "x.YAML", "x"])
+async def test_other_files_and_dot_files_are_none_of_its_business(name):
+    async with an_intake() as intake:
+        intake.write(name)
+        await intake.quiet()
+        assert intake.worker.lives == ()
+        assert intake.worker.refused == {}
+
+
+async def test_files_that_were_there_before_are_admitted_too():
+    async with an_intake() as intake:
+        intake.files.put(ASSIGNMENTS / "x.yaml", a_document())
+        intake.stand.ports.watch.tell()
+        await intake.running()
+
+
+async def test_a_changed_file_is_admitted_anew():
+    async with an_intake() as intake:
+        intake.write("x.yaml")
+        await intake.running()
+        intake.write("x.yaml", generation=2)
+        await intake.running(generation=2)
+
+
+async def test_a_file_that_is_told_to_have_changed_is_read_even_if_it_looks_the_same():
+    """Written twice within one tick of the clock, to the same length: inode, size and mtime say nothing."""
+    async with an_intake() as intake:
+        intake.write("x.yaml")
+        await intake.running()
+        path = ASSIGNMENTS / "x.yaml"
+        intake.files.content[path] = a_document(generation=2)
+        intake.stand.ports.watch.tell("x.yaml")
+        await intake.running(generation=2)
+
+
+async def test_an_exchange_of_all_files_behind_a_symlink_is_seen():
+    """A mounted ConfigMap tells `..data` only."""
+    async with an_intake() as intake:
+        intake.write("x.yaml")
+        await intake.running()
+        intake.files.put(ASSIGNMENTS / "x.yaml", a_document(generation=2))
+        intake.stand.ports.watch.tell("..data", "..2026_11_29")
+        await intake.running(generation=2)
+
+
+REFUSED = {
+    b"": "EmptyDocument",
+    b"\x00\xff\xfe\x80binary": "NotUtf8",
+    b"a: &a [x]\nb: [*a, *a]\n": "AliasesRefused",
+    b"a: 1\n---\nb: 2\n": "MultipleDocuments",
+    b"[" * 100 + b"]" * 100: "TooDeep",
+    b"apiVersion: v1\nkind: Pod\n": "UnsupportedKind",
+    b"{": "MalformedDocument",
+    a_document(spec__containers="x"): "WrongType",
+    a_document("../a1"): "InvalidUid",
+    a_document("a/b"): "InvalidUid",
+    a_document() + b" " * (1 << 20): "DocumentTooLarge",
+    a_document(spec__containers__0__rootfs="nowhere"): "RootfsNotFound",
+}
+
+
+@pytest.mark.parametrize("data", REFUSED, ids=REFUSED.values())
+async def test_a_bad_document_is_refused_with_its_reason_until_it_is_right(data):
+    async with an_intake() as intake:
+        if REFUSED[data] == "DocumentTooLarge":
+            intake.files.put(ASSIGNMENTS / "x.yaml", data)
+            intake.stand.ports.watch.tell("x.yaml")
+        else:
+            intake.write("x.yaml", data)
+        assert REFUSED[data] in await intake.refused("x.yaml")
+        await intake.eventually(lambda: refusal(intake, "x.yaml") is not None)
+        document = refusal(intake, "x.yaml")
+        assert document["file"] == "x.yaml"
+        assert REFUSED[data] in [problem["reason"] for problem in document["problems"]]
+        intake.write("x.yaml")
+        await intake.running()
+        await intake.eventually(lambda: refusal(intake, "x.yaml") is None)
+        assert intake.worker.refused == {}
+
+
+@pytest.mark.parametrize("how", ["a change", "a rescan"])
+async def test_a_refusal_goes_with_its_file(how):
+    async with an_intake() as intake:
+        intake.write("x.yaml", b"")
+        await intake.refused("x.yaml")
+        if how == "a change":
+            intake.remove("x.yaml")
+        else:
+            del intake.files.content[ASSIGNMENTS / "x.yaml"]
+            intake.stand.ports.watch.tell()
+        await intake.eventually(lambda: intake.worker.refused == {} and refusal(intake, "x.yaml") is None)
+
+
+@pytest.mark.parametrize("operation", ["stat", "read"])
+async def test_a_file_that_cannot_be_read_is_read_as_soon_as_it_can_be(operation):
+    """A change of its mode moves neither inode nor size nor mtime."""
+    async with an_intake() as intake:
+        intake.files.fail(operation, ASSIGNMENTS / "x.yaml", errno.EACCES)
+        intake.write("x.yaml")
+        assert await intake.refused("x.yaml") == ["UnreadableFile"]
+        intake.files.heal(operation, ASSIGNMENTS / "x.yaml")
+        intake.stand.ports.watch.tell("x.yaml")
+        await intake.running()
+        assert intake.worker.refused == {}
+
+
+@pytest.mark.parametrize("operation", ["stat", "read"])
+async def test_the_refusal_of_an_unreadable_file_goes_when_only_a_rescan_finds_it_gone(operation):
+    async with an_intake() as intake:
+        intake.files.fail(operation, ASSIGNMENTS / "x.yaml", errno.ELOOP)
+        intake.write("x.yaml")
+        await intake.refused("x.yaml")
+        intake.files.failures.clear()
+        del intake.files.content[ASSIGNMENTS / "x.yaml"]
+        intake.stand.ports.watch.tell()
+        await intake.eventually(lambda: intake.worker.refused == {})
+
+
+async def test_what_was_refused_is_judged_anew_at_every_scan():
+    async with an_intake() as intake:
+        intake.write("x.yaml", spec__containers__0__rootfs="later")
+        assert await intake.refused("x.yaml") == ["RootfsNotFound"]
+        intake.files.content[ASSIGNMENTS / "later"] = DIRECTORY
+        intake.stand.ports.watch.tell()
+        await intake.running()
+
+
+async def test_refusals_of_an_earlier_life_are_forgotten_and_strangers_beside_them_are_not():
+    async with an_intake() as intake:
+        refused = intake.stand.state.refused
+        intake.files.put(refused / "old.yaml.json", b"{}")
+        intake.files.put(refused / "note.txt", b"")
+        intake.files.put(refused / "dir.json" / "x", b"")
+        intake.files.fail("remove_file", refused / "dir.json", errno.EISDIR)
+        again = directory_intake.DirectoryIntake(
+            directory=ASSIGNMENTS,
+            ports=intake.stand.ports.as_ports,
+            state_dir=intake.stand.state,
+            worker=intake.worker,
+            admission=intake.stand.admission,
+        )
+        await again._forget_refusals()
+        assert set(intake.files.below(refused)) == {"note.txt", "dir.json/x"}
+
+
+@pytest.mark.parametrize("operation", ["replace", "remove_file"])
+async def test_a_refusal_that_cannot_be_written_or_removed_costs_nothing_else(operation):
+    async with an_intake() as intake:
+        intake.files.fail(operation, "x.yaml.json", errno.ENAMETOOLONG)
+        intake.write("x.yaml", b"")
+        await intake.refused("x.yaml")
+        intake.write("x.yaml")
+        await intake.running()
+
+
+async def test_a_fault_of_ours_costs_one_file(monkeypatch):
+    async with an_intake() as intake:
+        original = intake.stand.admission.submit
+
+        async def submit(_self, data, *, base):
+            if b"bad" in data:
+                raise ZeroDivisionError
+            return await original(data, base=base)
+
+        monkeypatch.setattr(type(intake.stand.admission), "submit", submit)
+        intake.write("bad.yaml", uid="bad")
+        assert await intake.refused("bad.yaml") == ["Internal"]
+        intake.write("x.yaml")
+        await intake.running()
+
+
+async def test_an_actor_that_takes_its_time_holds_up_no_other_file():
+    async with an_intake() as intake:
+        intake.stand.prepare["a1"] = lambda performer: performer.hold(c.CreateSandbox, has_cleanup=True)
+        intake.write("a1.yaml")
+        await intake.eventually(lambda: intake.state() is State.CREATING)
+        hold = intake.stand.performers["a1"].holds[c.CreateSandbox]
+        intake.stand.prepare.clear()
+        await hold.begun.wait()
+        intake.write("a1.yaml", generation=2, spec__desiredState="Terminated")
+        await hold.cancelled.wait()
+        for generation in range(3, 8):
+            intake.write("a1.yaml", generation=generation)
+        intake.write("a2.yaml", uid="a2")
+        await intake.running("a2")
+        hold.cleanup.set()
+        await intake.eventually(lambda: intake.worker.find("a1").assignment.generation == 7)

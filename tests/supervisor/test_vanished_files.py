@@ -1,0 +1,259 @@
+"""Files that vanish, and directories that do: what is ended, and what never is."""
+
+import errno
+
+import anyio
+import pytest
+
+from statemachine.states import State
+from supervisor import directory_intake
+from tests.supervisor.intakes import ASSIGNMENTS, an_intake
+from tests.supervisor.stands import a_document
+
+pytestmark = pytest.mark.anyio
+
+RESCAN_S = 0.05
+
+
+@pytest.fixture(autouse=True)
+def short_times(monkeypatch):
+    monkeypatch.setattr(directory_intake, "RESCAN_AFTER_S", RESCAN_S)
+    monkeypatch.setattr(directory_intake, "RETRY_S", 0.01)
+
+
+async def some_rescans():
+    """Longer than a countdown takes: what is not ended by then is not ended."""
+    until_s = anyio.current_time() + 4 * RESCAN_S
+    while anyio.current_time() < until_s:
+        await anyio.sleep(0.01)
+
+
+async def test_the_actor_of_a_vanished_file_ends_after_a_rescan():
+    async with an_intake() as intake:
+        intake.write("x.yaml")
+        await intake.running()
+        intake.remove("x.yaml")
+        await intake.quiet()
+        assert intake.state() is State.RUNNING
+        await intake.ended()
+
+
+async def test_a_file_that_moved_to_another_name_ends_nothing():
+    async with an_intake() as intake:
+        intake.write("x.yaml")
+        await intake.running()
+        del intake.files.content[ASSIGNMENTS / "x.yaml"]
+        intake.files.put(ASSIGNMENTS / "y.yaml", a_document())
+        intake.stand.ports.watch.tell("x.yaml")  # the other name is never told: the rescan finds it
+        await some_rescans()
+        assert intake.state() is State.RUNNING
+
+
+async def test_a_file_that_comes_back_in_time_ends_nothing():
+    async with an_intake() as intake:
+        intake.write("x.yaml")
+        await intake.running()
+        intake.remove("x.yaml")
+        await intake.quiet()
+        intake.write("x.yaml")
+        await some_rescans()
+        assert intake.state() is State.RUNNING
+
+
+async def test_of_two_files_of_one_actor_one_may_go():
+    async with an_intake() as intake:
+        intake.write("x.yaml")
+        intake.write("y.yaml")
+        await intake.running()
+        intake.remove("x.yaml")
+        await some_rescans()
+        assert intake.state() is State.RUNNING
+        intake.remove("y.yaml")
+        await intake.ended()
+
+
+@pytest.mark.parametrize("data", [b"", b"\xff", b"{", b"kind: Pod", b"x" * (2 << 20), a_document()[:40], b"[1, 2]"])
+async def test_a_file_that_no_longer_tells_its_uid_stands_for_the_actor_that_it_stood_for(data):
+    async with an_intake() as intake:
+        intake.write("x.yaml")
+        await intake.running()
+        intake.write("x.yaml", data)
+        await intake.refused("x.yaml")
+        await some_rescans()
+        assert intake.state() is State.RUNNING
+        intake.remove("x.yaml")
+        await intake.ended()
+
+
+async def test_a_broken_file_that_still_names_the_uid_keeps_its_actor():
+    async with an_intake() as intake:
+        intake.write("x.yaml")
+        await intake.running()
+        intake.write("x.yaml", generation=2, spec__desiredState="Walking")
+        await intake.refused("x.yaml")
+        await some_rescans()
+        assert intake.state() is State.RUNNING
+
+
+@pytest.mark.parametrize("operation", ["stat", "read"])
+async def test_a_file_that_cannot_be_read_any_more_ends_nothing(operation):
+    async with an_intake() as intake:
+        intake.write("x.yaml")
+        await intake.running()
+        intake.files.fail(operation, ASSIGNMENTS / "x.yaml", errno.EACCES)
+        intake.write("x.yaml")
+        await some_rescans()
+        assert intake.state() is State.RUNNING
+        assert intake.reasons("x.yaml") == ["UnreadableFile"]
+
+
+async def test_a_dangling_symlink_is_an_unreadable_file_and_not_a_vanished_one():
+    async with an_intake() as intake:
+        intake.write("x.yaml")
+        await intake.running()
+        intake.files.symlinks.add(ASSIGNMENTS / "x.yaml")
+        intake.files.fail("read", ASSIGNMENTS / "x.yaml", errno.ENOENT)
+        intake.stand.ports.watch.tell("x.yaml")
+        assert await intake.refused("x.yaml") == ["UnreadableFile"]
+        await some_rescans()
+        assert intake.state() is State.RUNNING
+
+
+async def test_only_actors_of_this_directory_are_ended():
+    async with an_intake() as intake:
+        await intake.stand.running("a2")
+        intake.write("x.yaml")
+        await intake.running()
+        intake.remove("x.yaml")
+        await intake.ended()
+        assert intake.state("a2") is State.RUNNING
+
+
+async def test_a_stale_file_beside_a_submitted_actor_ends_nothing_when_it_goes():
+    async with an_intake() as intake:
+        await intake.stand.running("a1", 5)
+        intake.write("x.yaml", generation=3)
+        await intake.quiet()
+        intake.remove("x.yaml")
+        await some_rescans()
+        assert intake.state() is State.RUNNING
+
+
+async def test_a_stale_file_beside_the_right_one_does_not_keep_the_actor_when_both_go():
+    async with an_intake() as intake:
+        intake.write("x.yaml", generation=5)
+        await intake.running(generation=5)
+        intake.write("y.yaml", generation=3)
+        await intake.quiet()
+        intake.remove("x.yaml")
+        intake.remove("y.yaml")
+        await intake.ended()
+
+
+async def test_an_actor_that_a_submit_took_over_is_not_ended_with_its_old_file():
+    async with an_intake() as intake:
+        intake.write("x.yaml")
+        await intake.running()
+        await intake.stand.submit(generation=2)
+        intake.remove("x.yaml")
+        await some_rescans()
+        assert intake.state() is State.RUNNING
+
+
+async def test_the_same_document_again_after_its_end_stays_ended():
+    async with an_intake() as intake:
+        intake.write("x.yaml")
+        await intake.running()
+        intake.remove("x.yaml")
+        await intake.ended()
+        intake.write("x.yaml")
+        await intake.quiet()
+        assert intake.state() is State.TERMINATED
+        intake.write("x.yaml", generation=2)
+        await intake.running(generation=2)
+
+
+@pytest.mark.parametrize("number", [errno.EACCES, errno.ENOENT, errno.ENOTDIR, errno.EIO])
+async def test_a_directory_that_cannot_be_read_ends_nothing_and_is_named(number):
+    async with an_intake() as intake:
+        intake.write("x.yaml")
+        await intake.running()
+        intake.files.fail("list_directory", ASSIGNMENTS, number)
+        intake.remove("x.yaml")
+        assert await intake.refused(directory_intake.DIRECTORY) == ["IntakeUnreadable"]
+        await some_rescans()
+        assert intake.state() is State.RUNNING
+
+
+async def test_a_directory_that_can_be_read_again_is_followed_again_without_an_event():
+    async with an_intake() as intake:
+        intake.files.fail("list_directory", ASSIGNMENTS, errno.EACCES)
+        intake.stand.ports.watch.tell()
+        await intake.refused(directory_intake.DIRECTORY)
+        intake.files.put(ASSIGNMENTS / "x.yaml", a_document())
+        intake.files.heal("list_directory", ASSIGNMENTS)
+        await intake.running()
+        assert intake.worker.refused == {}
+
+
+async def test_a_directory_that_comes_back_empty_gets_the_whole_time_again(monkeypatch):
+    """Removed and made anew, its files are written a moment later: none of their actors is ended."""
+    monkeypatch.setattr(directory_intake, "RESCAN_AFTER_S", 0.5)
+    monkeypatch.setattr(directory_intake, "RETRY_S", 0.6)
+    async with an_intake() as intake:
+        intake.write("x.yaml")
+        await intake.running()
+        intake.files.fail("list_directory", ASSIGNMENTS, errno.ENOENT)
+        intake.remove("x.yaml")
+        await intake.refused(directory_intake.DIRECTORY)
+        intake.files.heal("list_directory", ASSIGNMENTS)
+        # The countdown's own rescan is the first to find it readable, and empty.
+        await intake.eventually(lambda: directory_intake.DIRECTORY not in intake.worker.refused)
+        await intake.quiet()
+        assert intake.state() is State.RUNNING
+        intake.write("x.yaml")
+        await some_rescans()
+        assert intake.state() is State.RUNNING
+
+
+async def test_a_directory_that_comes_back_empty_and_stays_so_ends_its_actors():
+    async with an_intake() as intake:
+        intake.write("x.yaml")
+        await intake.running()
+        intake.files.fail("list_directory", ASSIGNMENTS, errno.ENOENT)
+        intake.remove("x.yaml")
+        await intake.refused(directory_intake.DIRECTORY)
+        intake.files.heal("list_directory", ASSIGNMENTS)
+        await intake.ended()
+
+
+async def test_a_flapping_directory_is_retried_by_one_task_only():
+    async with an_intake() as intake:
+        tries = []
+        original = intake.files.list_directory
+
+        async def list_directory(path):
+            tries.append(path)
+            return await original(path)
+
+        intake.files.fail("list_directory", ASSIGNMENTS, errno.ENOENT)
+        for _ in range(50):
+            intake.stand.ports.watch.tell()
+        await intake.refused(directory_intake.DIRECTORY)
+        await intake.quiet()
+        intake.files.list_directory = list_directory
+        began_s = anyio.current_time()
+        await intake.eventually(lambda: len(tries) >= 5)
+        assert anyio.current_time() - began_s >= 4 * 0.01
+
+
+async def test_a_thousand_files_at_once_are_all_admitted():
+    async with an_intake() as intake:
+        for number in range(1000):
+            wanted = "Running" if number % 100 == 0 else "Terminated"
+            intake.files.put(ASSIGNMENTS / f"{number}.json", a_document(f"a{number}", spec__desiredState=wanted))
+        intake.stand.ports.watch.tell()
+        await intake.eventually(lambda: len(intake.worker.lives) == 1000, within_s=25)
+        for number in range(0, 1000, 100):
+            await intake.running(f"a{number}")
+        assert intake.worker.refused == {}
