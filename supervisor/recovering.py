@@ -8,6 +8,7 @@ it before work is taken on.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from supervisor.worker import Worker
 
 JOURNAL_LIMIT_BYTES: Final = journals.LIMIT_BYTES
+_TEMPORARY: Final = re.compile(r"\..+\.[0-9a-f]{16}\.tmp")
 
 _log = structlog.get_logger("greenroom.recover")
 
@@ -45,6 +47,8 @@ _log = structlog.get_logger("greenroom.recover")
 async def recover(ports: Ports, state_dir: StateDir, worker: Worker) -> None:
     """Bring the worker to where it can take on work."""
     await end_leftovers(ports, state_dir)
+    for directory in (state_dir.root, state_dir.refused):
+        await _sweep(ports, directory)
     for uid in await _names(ports, state_dir.actors):
         # Whatever one actor's directory holds costs no other actor anything.
         try:
@@ -83,6 +87,7 @@ async def _recover_actor(ports: Ports, directory: ActorDir, worker: Worker) -> N
     if assignment.uid != directory.root.name:
         raise ProblemError(_of_another(directory, assignment))
     await snapshots.remove_unproven(ports.files, directory.snapshots)
+    await _sweep(ports, directory.root)
     replayed = await _replay(ports, directory)
     actor = adapt(replayed.actor, assignment) if replayed else first_memory(assignment, None)
     actor = await _with_newest(ports, directory, actor)
@@ -97,6 +102,16 @@ async def _recover_actor(ports: Ports, directory: ActorDir, worker: Worker) -> N
         since_s=replayed.since_s if replayed else ports.wall.now_s(),
         source=await _named(ports, assignment),
     )
+
+
+async def _sweep(ports: Ports, directory: Path) -> None:
+    """Remove what an atomic replace leaves when its process is killed in the middle: `.NAME.<16 hex digits>.tmp`."""
+    for name in await _names(ports, directory):
+        if _TEMPORARY.fullmatch(name):
+            try:
+                await ports.files.remove_file(directory / name)
+            except OSError as error:
+                _log.warning("unusable", file=str(directory / name), message=error.strerror or str(error))
 
 
 async def _named(ports: Ports, assignment: WorkerAssignment) -> Snapshot | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
@@ -18,7 +18,12 @@ if TYPE_CHECKING:
     from supervisor.worker import Worker
 
 FORMAT = 1
-_LIVE = (State.VERIFYING, State.RUNNING, State.SUSPENDING, State.THAWING)
+_CONTAINER_WORD: Final = {
+    **dict.fromkeys((State.VERIFYING, State.RUNNING, State.SUSPENDING, State.THAWING, State.STOPPING), "Running"),
+    **dict.fromkeys((State.RELEASING, State.SUSPENDED), "Suspended"),
+    **dict.fromkeys((State.ROLLING_BACK, State.FAILED, State.TERMINATED), "Ended"),
+}
+"""What is said of a container that has no exit code; in every other state it is Waiting."""
 
 
 def actor_status(life: Life) -> dict[str, Any]:
@@ -88,12 +93,7 @@ async def write_status(files: Files, directory: ActorDir, status: dict[str, Any]
 
 
 def _container(fate: ContainerFate, state: State) -> dict[str, Any]:
-    if fate.exit_code is not None:
-        where = "Exited"
-    else:
-        where = {True: "Running", False: "Waiting"}[state in _LIVE]
-        if state is State.SUSPENDED:
-            where = "Suspended"
+    where = _CONTAINER_WORD.get(state, "Waiting") if fate.exit_code is None else "Exited"
     return {"name": fate.name, "state": where, "exitCode": fate.exit_code, "gpus": []}
 
 

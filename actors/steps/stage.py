@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 from typing import TYPE_CHECKING, Final
 
+import anyio
 import attrs
 
 from actors.journal import Mark
@@ -68,6 +69,7 @@ class Stage:
         sandbox: the live sandbox; None before it is up and after it is ended.
         freeze: whether we have frozen it.
         exited: containers that had ended with 0 and were taken out of the live sandbox or were not restored.
+        told: by container, fired once the watcher has told of its end.
         shapes: of each container, what a restore must find again.
         unproven: directory of a snapshot that is being made.
     """
@@ -81,6 +83,7 @@ class Stage:
     sandbox: Sandbox | None = None
     freeze: Freeze = Freeze.NOT_FROZEN
     exited: dict[str, int] = attrs.field(factory=dict)
+    told: dict[str, anyio.Event] = attrs.field(factory=dict)
     shapes: dict[str, Shape] = attrs.field(factory=dict)
     unproven: Path | None = None
 

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from statemachine.actor import Snapshot
     from statemachine.commands import StopContainers
 
+TELL_S: Final = 1.0
+"""Seconds that an ended container's exit code is waited for; it takes runsc some 20 ms to tell."""
 KILL_MARGIN_S: Final = 5.0
 """Seconds beside the grace period in which TERM must have been delivered; a hung sandbox takes no signal."""
 
@@ -71,7 +73,15 @@ async def _ask_to_end(stage: Stage, sandbox: Sandbox, grace_s: float) -> None:
     names = [name for name in sandbox.containers if name not in stage.exited]
     await together(*(partial(_term, sandbox, name) for name in names))
     with anyio.move_on_after(grace_s):
-        await together(*(partial(sandbox.ended, name) for name in names))
+        await together(*(partial(_ended_and_told, stage, sandbox, name) for name in names))
+
+
+async def _ended_and_told(stage: Stage, sandbox: Sandbox, name: str) -> None:
+    """Wait for a container's end, and a moment for its exit code, which only the living sandbox can tell."""
+    await sandbox.ended(name)
+    if name in stage.told:
+        with anyio.move_on_after(TELL_S):
+            await stage.told[name].wait()
 
 
 async def _term(sandbox: Sandbox, name: str) -> None:

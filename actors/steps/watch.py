@@ -32,6 +32,7 @@ async def watch_sandbox(stage: Stage, feed: Callable[[Event], Awaitable[None]]) 
     """Watch until the sandbox has ended or this is cancelled."""
     sandbox = stage.live_sandbox(Step.SUPERVISE)
     async with anyio.create_task_group() as group:
+        stage.told = {name: anyio.Event() for name in sandbox.containers}
         for name in sandbox.containers:
             group.start_soon(_watch_container, stage, sandbox, name, feed)
         exit_ = await sandbox.died()
@@ -44,6 +45,7 @@ async def _watch_container(stage: Stage, sandbox: Sandbox, name: str, feed: Call
     code = await _exit_code(sandbox, name)
     if code is not None and name not in stage.exited:
         await feed(ContainerExited(container=name, exit_code=code))
+    stage.told[name].set()
 
 
 async def _exit_code(sandbox: Sandbox, name: str) -> int | None:

@@ -35,6 +35,19 @@ WRITERS: Final[dict[str, Any]] = {
 }
 
 
+def spied_syncs(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The paths that are synced from now on; of file content that takes fdatasync."""
+    synced: list[str] = []
+    fsync = os.fsync
+
+    def note(fd: int) -> None:
+        synced.append(str(Path(f"/proc/self/fd/{fd}").readlink()))
+        fsync(fd)
+
+    monkeypatch.setattr(os, "fsync", note)
+    return synced
+
+
 async def test_files_are_private_and_programs_are_not(files: HostFiles, root: Path):
     before = os.umask(0)
     try:
@@ -67,6 +80,25 @@ async def test_a_root_that_does_not_exist_is_made(anyio_backend: str, tmp_path: 
     await files.make_directory(root)
     await files.replace(root / "x", b"1")
     assert [stat.S_IMODE(path.stat().st_mode) for path in (root.parent, root)] == [0o700, 0o700]
+
+
+@pytest.mark.parametrize("call", ["append", "append_durably"])
+async def test_the_name_of_a_file_that_was_made_is_synced_whoever_appends_first(
+    files: HostFiles, root: Path, monkeypatch, call: str
+):
+    """Or else who appends durably to a file that is there already would lose it with its name."""
+    synced = spied_syncs(monkeypatch)
+    await WRITERS[call](files, root / "log")
+    assert synced == [str(root)]
+    await WRITERS[call](files, root / "log")
+    assert synced == [str(root)]
+
+
+async def test_a_root_that_is_made_is_synced_with_all_above_it(anyio_backend: str, tmp_path: Path, monkeypatch):
+    synced = spied_syncs(monkeypatch)
+    root = tmp_path / "not" / "yet"
+    await HostFiles(roots=[root]).make_directory(root / "below")
+    assert synced == [str(tmp_path), str(tmp_path / "not"), str(root)]
 
 
 async def test_a_root_may_be_a_symlink_itself(anyio_backend: str, root: Path, tmp_path: Path):

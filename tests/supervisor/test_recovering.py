@@ -247,6 +247,24 @@ async def test_what_never_became_a_snapshot_is_removed_and_what_may_be_one_is_no
     assert newer / "manifest.json" in ports.files.content
 
 
+async def test_what_a_killed_replace_left_is_swept_and_other_hidden_files_are_not():
+    ports = FakePorts()
+    await left(ports, an_actor(State.SUSPENDED))
+    torn = {
+        directory / ".status.json.0123456789abcdef.tmp" for directory in (STATE.root, STATE.refused, A1.root)
+    }  # fmt: skip
+    mine = {
+        A1.root / ".note.tmp",
+        A1.root / ".status.json.0123456789abcdeg.tmp",
+        STATE.actors / ".x.0123456789abcdef.tmp",
+    }
+    for path in torn | mine:
+        ports.files.put(path, b"half")
+    async with started(ports):
+        pass
+    assert {path for path in torn | mine if path in ports.files.content} == mine
+
+
 async def test_snapshots_that_are_no_directory_cost_no_start():
     ports = FakePorts()
     await left(ports, an_actor(State.SUSPENDED))

@@ -1,0 +1,32 @@
+"""Fixtures of the acceptance suite: one rootfs for all, asyncio unless a test says otherwise."""
+
+import pytest
+
+from tests.actors.stage import make_rootfs
+from tests.needs import Tool, need
+from tests.real.onlookers import kill_below
+
+
+@pytest.fixture
+def anyio_backend():
+    """The production backend; one smoke runs on trio."""
+    return "asyncio"
+
+
+@pytest.fixture(scope="session")
+def _rootfs(tmp_path_factory):
+    return make_rootfs(tmp_path_factory.mktemp("images") / "busybox")
+
+
+@pytest.fixture
+def rootfs(request):
+    """A rootfs that all containers of all tests share, since nothing ever writes to it."""
+    need(Tool.RUNSC, Tool.BUSYBOX, Tool.ROOT, Tool.NAMESPACES)
+    return request.getfixturevalue("_rootfs")
+
+
+@pytest.fixture(autouse=True)
+def _no_sandbox_outlives_its_test(tmp_path):
+    """A test that failed must not leave its sandboxes to the next; one that passed has none left."""
+    yield
+    kill_below(tmp_path)

@@ -1,0 +1,73 @@
+"""What can be seen of sandboxes from outside, by /proc: which processes belong to a state directory."""
+
+import os
+import re
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import attrs
+
+
+@attrs.frozen
+class Seen:
+    """One process with a runsc root below a directory."""
+
+    pid: int
+    argv: tuple[str, ...]
+
+    @property
+    def is_command(self) -> bool:
+        """Whether it is a command of runsc's, not a sandbox or a gofer."""
+        return Path(self.argv[0]).name not in {"runsc-sandbox", "runsc-gofer"}
+
+    @property
+    def verb(self) -> str:
+        """Its subcommand."""
+        return next((word for word in self.argv[1:] if not word.startswith("-")), "")
+
+    @property
+    def container(self) -> str:
+        """The last word, which for most commands is the container's id."""
+        return self.argv[-1]
+
+
+def seen_below(directory: Path) -> Iterator[Seen]:
+    """Every process with a runsc root below a directory."""
+    wanted = re.compile(rf"--?root={re.escape(str(directory))}(?:/.*)?")
+    for name in filter(str.isdecimal, os.listdir("/proc")):  # noqa: PTH208 - a hundred Paths a poll for nothing
+        argv = _argv(name)
+        if any(wanted.fullmatch(word) for word in argv):
+            yield Seen(int(name), argv)
+
+
+def pids_below(directory: Path) -> list[int]:
+    return [seen.pid for seen in seen_below(directory)]
+
+
+def our_children() -> set[int]:
+    """The children of this process, zombies too."""
+    tasks = Path("/proc/self/task").iterdir()
+    return {int(pid) for task in tasks for pid in (task / "children").read_text().split()}
+
+
+def commands_below(directory: Path, verb: str) -> list[Seen]:
+    """The commands of runsc that run now with this subcommand."""
+    return [seen for seen in seen_below(directory) if seen.is_command and seen.verb == verb]
+
+
+def kill_below(directory: Path) -> None:
+    """End what a failed test left: nothing outside its directory is touched."""
+    for pid in pids_below(directory):
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            continue
+
+
+def _argv(pid: str) -> tuple[str, ...]:
+    try:
+        raw = Path(f"/proc/{pid}/cmdline").read_bytes()
+    except (FileNotFoundError, ProcessLookupError):
+        return ()
+    return tuple(os.fsdecode(word) for word in raw.split(b"\0")[:-1])
