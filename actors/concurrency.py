@@ -19,14 +19,14 @@ async def together(*jobs: Callable[[], Awaitable[None]]) -> None:
     what it says is a consequence (a sandbox that is gone), and would hide the cause.
 
     Raises:
-        ProblemError: the first job's, as it was raised.
+        ProblemError, OSError: the first job's, as it was raised.
     """
-    first: list[ProblemError] = []
+    first: list[ProblemError | OSError] = []
 
     async def guarded(job: Callable[[], Awaitable[None]]) -> None:
         try:
             await job()
-        except ProblemError as error:
+        except (ProblemError, OSError) as error:
             if not first:
                 first.append(error)
             group.cancel_scope.cancel()

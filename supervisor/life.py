@@ -47,7 +47,8 @@ class Entrance(enum.Enum):
 class Life:
     """One life of one actor, from its admission to Terminated (or to the end of the worker).
 
-    Public state is read by status and waiters; only the loop changes it.
+    Public state is read by status and waiters; only the loop changes it. `begins_anew` tells that another life follows,
+    `follows` that the actor is about to act on a request that was kept.
     """
 
     def __init__(
@@ -66,6 +67,7 @@ class Life:
         self.actor = actor
         self.since_s = now_s()
         self.begins_anew = False
+        self.follows = False
         self.ended = anyio.Event()
         self._changed = anyio.Event()
         self._journal, self._performer, self._on_change, self._now_s = journal, performer, on_change, now_s
@@ -248,6 +250,7 @@ class Life:
         before, self.actor = self.actor, transition.actor
         # Together with the state: whoever sees Terminated sees whether it is the end.
         self.begins_anew = any(isinstance(command, c.BeginAnew) for command in transition.commands)
+        self.follows = any(isinstance(command, c.FollowPending) for command in transition.commands)
         if before.state is not self.actor.state or event is None:
             self.since_s = self._now_s()
             self._start_deadline()
@@ -319,6 +322,9 @@ class Life:
                 children.start_soon(self._watch, self._watching, name=f"{self.uid}:watch")
             case c.FollowPending(pending=pending):
                 await self._take(Letter(self._request_for(pending)), children)
+                if self.follows:  # it was refused, so that the actor stays where it is
+                    self.follows = False
+                    self._announce()
             case c.BeginAnew():
                 return  # the worker does, when this life is over
             case _:

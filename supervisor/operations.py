@@ -97,7 +97,7 @@ def _may_become(life: Life, wanted: State) -> bool:
     actor = life.actor
     if actor.state in ENDING and actor.pending in {Pending.RUN, Pending.SUSPEND}:
         return True  # a document of a higher generation waits for the end of this life
-    return life.begins_anew or can_come(actor, wanted)
+    return life.begins_anew or life.follows or can_come(actor, wanted)
 
 
 def _unreachable(life: Life, wanted: State) -> Problem:

@@ -93,7 +93,7 @@ async def _recover_actor(ports: Ports, directory: ActorDir, worker: Worker) -> N
     actor = await _with_newest(ports, directory, actor)
     if replayed is None:
         actor = attrs.evolve(actor, state=State.CREATING, origin=None, pending=None)
-    worker.resume_life(
+    await worker.resume_life(
         assignment,
         attrs.evolve(actor, held=()),
         entrance=_entrance(actor, assignment),

@@ -89,7 +89,20 @@ async def write_status(files: Files, directory: ActorDir, status: dict[str, Any]
     Raises:
         OSError: it cannot be written.
     """
-    await files.replace(directory.status, orjson.dumps({"v": FORMAT, **status}) + b"\n")
+    await files.replace(directory.status, _document(status))
+
+
+async def status_stands(files: Files, directory: ActorDir, status: dict[str, Any]) -> bool:
+    """Whether `actors/<uid>/status.json` says just this."""
+    document = _document(status)
+    try:
+        return await files.read(directory.status, limit_bytes=len(document)) == document
+    except OSError:  # absent, or larger
+        return False
+
+
+def _document(status: dict[str, Any]) -> bytes:
+    return orjson.dumps({"v": FORMAT, **status}) + b"\n"
 
 
 def _container(fate: ContainerFate, state: State) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from statemachine.reasons import Reason
 from statemachine.states import FINAL, State
 from supervisor.life import Entrance, Life, draining
 from supervisor.memory import successor_memory
-from supervisor.status import actor_status, write_status
+from supervisor.status import actor_status, status_stands, write_status
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -173,7 +173,7 @@ class Worker:
             raise
         await self._tell(life)
 
-    def resume_life(
+    async def resume_life(
         self,
         assignment: WorkerAssignment,
         actor: Actor,
@@ -190,6 +190,9 @@ class Worker:
         if actor.state in FINAL:
             life.end_unstarted()
             self._bury(life)
+            # The end may have been journaled by a worker that did not live to tell it; nobody else ever would.
+            if not await status_stands(self._ports.files, self.state_dir.actor(life.uid), actor_status(life)):
+                await self._tell(life)
             return
         self._lives[assignment.uid] = life
         self._start(life, entrance)

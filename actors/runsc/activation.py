@@ -158,6 +158,8 @@ async def _adopt_sandbox(runsc: Runsc, pid: int, step: Step) -> Child:
         message = f"the sandbox ended before it could be watched (pid {pid})"
         problem = Problem(step=step, reason=Reason.SANDBOX_DIED, subject=ROOT_CONTAINER, message=message)
         raise ProblemError(problem) from error
+    except OSError as error:
+        raise ProblemError(_unwatchable(step, ROOT_CONTAINER, pid, error)) from error
 
 
 async def _adopt_gofer(runsc: Runsc, target: Target, sandbox_id: str, step: Step) -> Child | None:
@@ -169,6 +171,14 @@ async def _adopt_gofer(runsc: Runsc, target: Target, sandbox_id: str, step: Step
         return await runsc.processes.adopt(pid)
     except ProcessLookupError:
         return None
+    except OSError as error:
+        raise ProblemError(_unwatchable(step, target.name, pid, error)) from error
+
+
+def _unwatchable(step: Step, name: str, pid: int, error: OSError) -> Problem:
+    """A process that is there and cannot be owned: no descriptor to be had."""
+    message = f"process {pid} cannot be watched: {error.strerror or error}"
+    return Problem(step=step, reason=Reason.RUNTIME_FAILED, subject=name, message=message)
 
 
 def _sandbox_log(runsc: Runsc) -> AppendTo:

@@ -225,7 +225,8 @@ class Runsc:
             with anyio.CancelScope(shield=True):
                 if not is_over:
                     await self._end_exec(call, target, pid_file)
-                await self.files.remove_file(pid_file)
+                with suppress(OSError):  # what stays goes with the activation
+                    await self.files.remove_file(pid_file)
         # 128 may be the command's own code: an error of runsc's stands in its log.
         if finished.exit.code is None or parse_log(log):
             raise ProblemError(classify(call, words(log, finished.stderr), status=_status(finished)))
@@ -268,7 +269,11 @@ class Runsc:
         log = self.activation / f"{next(self._numbers):06d}-{call.verb}.log"
         command = (str(self.path), *self.flags.as_argv(root=self.root, log=log), *arguments)
         # An earlier life counted from 1 as well; what it left would be taken for this command's words.
-        await self.files.remove_file(log)
+        try:
+            await self.files.remove_file(log)
+        except OSError as error:
+            message = f"{log} cannot be removed: {error.strerror or error}"
+            raise ProblemError(_problem(call, Reason.STATE_UNWRITABLE, message)) from error
         # runsc's errors stand in the log too, so a discarded stderr loses nothing.
         try:
             finished = await self.processes.run(
@@ -277,18 +282,19 @@ class Runsc:
         except DeadlineExceededError as error:
             message = f"runsc {call.verb} of {call.subject!r} did not end within {deadline_s:g} s"
             raise ProblemError(_problem(call, Reason.STEP_DEADLINE_EXCEEDED, message)) from error
-        except (FileNotFoundError, PermissionError) as error:
-            message = f"{self.path} cannot be run: {error.strerror}"
+        except OSError as error:  # no such program, no process or descriptor to be had, no file for its output
+            message = f"{self.path} cannot be run: {error.strerror or error}"
             raise ProblemError(_problem(call, Reason.RUNTIME_UNAVAILABLE, message)) from error
         said = b"" if finished.exit.code == 0 else await self._read_log(log)
-        # The sandbox and its gofers may hold it open; they do not miss its name.
-        await self.files.remove_file(log)
+        # The sandbox and its gofers may hold it open; they do not miss its name. What stays goes with the activation.
+        with suppress(OSError):
+            await self.files.remove_file(log)
         return finished, said
 
     async def _read_log(self, log: Path) -> bytes:
         try:
             return await self.files.read_from(log, offset_bytes=0, limit_bytes=LOG_BYTES_MAX)
-        except FileNotFoundError:  # it ended before it opened its log: a bad flag
+        except OSError:  # most likely it ended before it opened its log: a bad flag
             return b""
 
     async def _ask(self, call: Call, arguments: argv.Argv, parse: Callable[[bytes], _T]) -> _T:

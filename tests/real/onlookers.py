@@ -1,5 +1,6 @@
 """What can be seen of sandboxes from outside, by /proc: which processes belong to a state directory."""
 
+import contextlib
 import os
 import re
 import signal
@@ -47,8 +48,12 @@ def pids_below(directory: Path) -> list[int]:
 
 def our_children() -> set[int]:
     """The children of this process, zombies too."""
-    tasks = Path("/proc/self/task").iterdir()
-    return {int(pid) for task in tasks for pid in (task / "children").read_text().split()}
+    children: set[int] = set()
+    for task in Path("/proc/self/task").iterdir():
+        # A thread may end between the list and the look; its children are another thread's then.
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            children.update(map(int, (task / "children").read_text().split()))
+    return children
 
 
 def commands_below(directory: Path, verb: str) -> list[Seen]:

@@ -1,5 +1,6 @@
 """The command line as a contract: exit codes, the last line of stderr, one JSON document, and never a traceback."""
 
+import contextlib
 import json
 import signal
 import subprocess
@@ -135,14 +136,29 @@ def test_a_worker_that_cannot_be_reached_is_named(tmp_path, op):
     refused(greenroom(*op, "--run-dir", tmp_path / ("long" * 40)), "WorkerUnreachable")
 
 
+@contextlib.contextmanager
+def interrupts_allowed():
+    """A shell that runs the tests in its background lets them ignore SIGINT, and what is ignored is inherited."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 def test_a_command_that_is_interrupted_ends_with_130(worker):
     argv = [*GREENROOM, "wait", "--run-dir", str(worker.run_dir), "nobody", "--for", "Running"]
-    waiting = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT)
-    # It has connected when the worker holds one descriptor more.
     before = worker.descriptors()
-    wait_until(lambda: worker.descriptors() > before or waiting.poll() is not None)
-    waiting.send_signal(signal.SIGINT)
-    out, err = waiting.communicate(timeout=30)
+    with interrupts_allowed():
+        waiting = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT)
+    with waiting:
+        try:
+            # It has connected when the worker holds one descriptor more.
+            wait_until(lambda: worker.descriptors() > before or waiting.poll() is not None)
+            waiting.send_signal(signal.SIGINT)
+            out, err = waiting.communicate(timeout=30)
+        finally:
+            waiting.kill()
     assert (waiting.returncode, out) == (130, "")
     assert "Traceback" not in err
 
