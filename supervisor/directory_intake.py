@@ -85,12 +85,14 @@ class DirectoryIntake:
     """Uids that were admitted from this directory, with the generation."""
     _missing: dict[str, object] = attrs.field(factory=dict, init=False)
     """Uids that no file names any more, each with its countdown."""
+    _refused: anyio.Event = attrs.field(factory=anyio.Event, init=False)
     _retries: bool = attrs.field(default=False, init=False)
 
     async def run(self) -> None:
         """Scan once, then follow the changes."""
         async with anyio.create_task_group() as group, self.ports.watch.changes(self.directory) as changes:
             await self._forget_refusals()
+            group.start_soon(self._judge_again, group)
             group.start_soon(self._follow, frozenset[str](), group)
             async for names in changes:
                 group.start_soon(self._follow, names, group)
@@ -115,6 +117,18 @@ class DirectoryIntake:
                 break
         self._retries = False
         self._count_down(group)
+
+    async def _judge_again(self, group: TaskGroup) -> None:
+        """What was refused because of the world around it (no rootfs yet, no room, no disk) may be right by now.
+
+        Without a refused file there is no timer.
+        """
+        while True:
+            await self._refused.wait()
+            await anyio.sleep(RETRY_S)
+            await self._scan(group)
+            if not self.worker.refused:
+                self._refused = anyio.Event()
 
     async def _scan(self, group: TaskGroup) -> bool:
         """Look at every file; False when the directory cannot be read, which ends nothing."""
@@ -219,6 +233,7 @@ class DirectoryIntake:
         if self.worker.refused.get(label) == problems:
             return  # told already
         self.worker.refused[label] = problems
+        self._refused.set()
         for problem in problems:
             _log.warning(
                 "refused", file=label, reason=str(problem.reason), subject=problem.subject, message=problem.message

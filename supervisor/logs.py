@@ -35,6 +35,9 @@ def configure_logs(log_format: LogFormat, *, level: str, stream: BinaryIO | None
         as_json = structlog.processors.JSONRenderer(serializer=lambda event, **_: orjson.dumps(event, default=str))
         renderers = [structlog.processors.format_exc_info, as_json]
         factory = structlog.BytesLoggerFactory(stream or sys.stderr.buffer)
+    # What the event loop itself complains of is one line of our log, never a traceback on stderr.
+    asyncio_log = logging.getLogger("asyncio")
+    asyncio_log.handlers, asyncio_log.propagate = [_Relay()], False
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,
@@ -51,3 +54,11 @@ def configure_logs(log_format: LogFormat, *, level: str, stream: BinaryIO | None
 def _last_line(out: Any, exc_info: Any) -> None:
     """A traceback is for the developers: on a terminal only its last line."""
     out.write(f"\n  {exc_info[0].__name__}: {exc_info[1]}")
+
+
+class _Relay(logging.Handler):
+    """Turns a library's log record into one of ours."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Log it."""
+        structlog.get_logger(f"greenroom.{record.name}").warning("fault", message=record.getMessage().splitlines()[0])

@@ -32,6 +32,8 @@ from supervisor.worker import Worker
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+    from anyio.abc import TaskGroup
+
     from actors.ports import Ports
     from supervisor.settings import Settings
 
@@ -49,48 +51,65 @@ async def run_worker(ports: Ports, settings: Settings) -> None:
         ProblemError: it cannot start: StateDirInUse, StateUnwritable, RuntimeUnavailable, RuntimeTooOld.
     """
     state_dir = StateDir(settings.state_dir)
-    async with ports.signals.receive(signal.SIGTERM, signal.SIGINT) as signals, _held(ports, settings, state_dir):
+    async with (
+        ports.signals.receive(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals,
+        _held(ports, settings, state_dir),
+    ):
         runtime = await look_at_runtime(ports, settings)
-        async with anyio.create_task_group() as scope:
-            worker = Worker(ports=ports, settings=settings, state_dir=state_dir, runtime=runtime, scope=scope)
-            await recover(ports, state_dir, worker)
-            admission = Admission(
-                files=ports.files, roster=worker, snapshots_of=lambda uid: state_dir.actor(uid).snapshots
-            )
-            server = ControlServer(
-                ports=ports,
-                path=settings.control_socket,
-                operations=_operations(ports, worker, admission, state_dir),
-            )
-            scope.start_soon(_serve, server, name="control")
-            await server.listening.wait()
-            async with anyio.create_task_group() as intakes:
-                if settings.assignments is not None:
-                    intake = DirectoryIntake(
-                        directory=settings.assignments.absolute(),
-                        ports=ports,
-                        state_dir=state_dir,
-                        worker=worker,
-                        admission=admission,
-                    )
-                    intakes.start_soon(intake.run, name="intake")
-                _log.info(
-                    "ready",
-                    runsc=str(runtime.path),
-                    runsc_version=runtime.version.text,
-                    state_dir=str(settings.state_dir),
-                    control_socket=str(settings.control_socket),
-                    assignments=str(settings.assignments) if settings.assignments else None,
-                )
-                signum = await anext(signals)
-                _log.info("draining", signal=signal.Signals(signum).name, drain_timeout_s=settings.drain_timeout_s)
-                worker.draining = True
-                intakes.cancel_scope.cancel()
-            await _drain(worker, settings)
-            scope.cancel_scope.cancel()
-        with anyio.move_on_after(LEFTOVERS_S, shield=True):
-            await end_leftovers(ports, state_dir)
+        try:
+            async with anyio.create_task_group() as scope:
+                worker = Worker(ports=ports, settings=settings, state_dir=state_dir, runtime=runtime, scope=scope)
+                await recover(ports, state_dir, worker)
+                await _work(ports, settings, worker, signals, scope)
+                await _drain(worker, settings)
+                scope.cancel_scope.cancel()
+        finally:
+            # However this ends, by a drain, a fault or a cancellation: no sandbox outlives its worker.
+            with anyio.move_on_after(LEFTOVERS_S, shield=True):
+                await end_leftovers(ports, state_dir)
     _log.info("left", actors={life.uid: str(life.actor.state) for life in worker.lives})
+
+
+async def _work(
+    ports: Ports, settings: Settings, worker: Worker, signals: AsyncIterator[int], scope: TaskGroup
+) -> None:
+    """Take on work, over the socket and from the directory, until a signal asks for the end."""
+    state_dir = worker.state_dir
+    admission = Admission(files=ports.files, roster=worker, snapshots_of=lambda uid: state_dir.actor(uid).snapshots)
+    server = ControlServer(
+        ports=ports, path=settings.control_socket, operations=_operations(ports, worker, admission, state_dir)
+    )
+    scope.start_soon(_serve, server, name="control")
+    await server.listening.wait()
+    async with anyio.create_task_group() as intakes:
+        if settings.assignments is not None:
+            intake = DirectoryIntake(
+                directory=settings.assignments.absolute(),
+                ports=ports,
+                state_dir=state_dir,
+                worker=worker,
+                admission=admission,
+            )
+            intakes.start_soon(intake.run, name="intake")
+        _log.info(
+            "ready",
+            runsc=str(worker.runtime.path),
+            runsc_version=worker.runtime.version.text,
+            state_dir=str(settings.state_dir),
+            control_socket=str(settings.control_socket),
+            assignments=str(settings.assignments) if settings.assignments else None,
+        )
+        signum = await _asked_to_end(signals)
+        _log.info("draining", signal=signal.Signals(signum).name, drain_timeout_s=settings.drain_timeout_s)
+        worker.draining = True
+        intakes.cancel_scope.cancel()
+
+
+async def _asked_to_end(signals: AsyncIterator[int]) -> int:
+    """Wait for SIGTERM or SIGINT. A terminal that is closed (SIGHUP) is no reason to end anybody's actors."""
+    while (signum := await anext(signals)) == signal.SIGHUP:
+        _log.info("signal", signal="SIGHUP")
+    return signum
 
 
 async def _drain(worker: Worker, settings: Settings) -> None:

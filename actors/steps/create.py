@@ -10,6 +10,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+import attrs
+
 from actors.bundle import writer
 from actors.bundle.capabilities import claims_of
 from actors.bundle.config import Membership, hostname_of
@@ -57,6 +59,8 @@ async def prepare(stage: Stage, containers: Sequence[Container], *, step: Step) 
             partial(_write_pause, stage, activation),
             *(partial(_write_one, stage, activation, each, ids[ROOT_CONTAINER], envs) for each in containers),
         )
+    except ProblemError as error:
+        raise ProblemError(*(attrs.evolve(problem, step=step) for problem in error.problems)) from error
     except OSError as error:
         raise ProblemError(
             Problem(

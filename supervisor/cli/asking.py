@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 import click
@@ -14,6 +14,8 @@ from supervisor.host.net import HostNet
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+SECONDS_MAX: Final = 86_400
+
 run_dir_option: Callable[[Any], Any] = click.option(
     "--run-dir",
     type=click.Path(path_type=Path),
@@ -22,6 +24,24 @@ run_dir_option: Callable[[Any], Any] = click.option(
     envvar="GREENROOM_RUN_DIR",
     help="The worker's run directory.",
 )
+
+
+class Seconds(click.ParamType[float]):
+    """A number of seconds from 0 to a day: no `nan`, no `inf`."""
+
+    name = "seconds"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Read it, or say what is wrong."""
+        try:
+            seconds = float(value)
+        except (TypeError, ValueError):
+            self.fail(f"{value!r} is not a number of seconds", param, ctx)
+        if not 0 <= seconds <= SECONDS_MAX:
+            self.fail(f"{value!r} is not from 0 to {SECONDS_MAX}", param, ctx)
+        return seconds
+
+
 json_option: Callable[[Any], Any] = click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
 
 

@@ -10,7 +10,7 @@ import click
 import orjson
 
 from statemachine.states import State
-from supervisor.cli.asking import ask, json_option, run_dir_option
+from supervisor.cli.asking import Seconds, ask, json_option, run_dir_option
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -34,7 +34,7 @@ def status(uid: str | None, run_dir: Path, as_json: bool) -> None:
 @click.command()
 @click.argument("uid")
 @click.option("--for", "wanted", type=click.Choice([str(state) for state in State]), required=True)
-@click.option("--timeout", "timeout_s", type=click.FloatRange(min=0), default=300.0, show_default=True, help="Seconds.")
+@click.option("--timeout", "timeout_s", type=Seconds(), default=300.0, show_default=True, help="Seconds.")
 @run_dir_option
 @json_option
 def wait(uid: str, wanted: str, timeout_s: float, run_dir: Path, as_json: bool) -> None:
@@ -59,19 +59,24 @@ def logs(uid: str, container: str | None, run_dir: Path) -> None:
 def _pieces(run_dir: Path, uid: str, container: str) -> Any:
     """The log in pieces that end with a line, but for the last."""
     offset_bytes, rest = 0, b""
+    end_bytes: int | None = None
     while True:
         answer = ask(run_dir, "logs", uid=uid, container=container, offset_bytes=offset_bytes)
-        data = base64.b64decode(answer["data"])
+        # What is written from now on is not waited for: a container may write faster than we read.
+        end_bytes = answer["size_bytes"] if end_bytes is None else end_bytes
+        data = base64.b64decode(answer["data"])[: max(end_bytes - offset_bytes, 0)]
         if not data:
             break
-        offset_bytes = answer["nextOffset_bytes"]
+        offset_bytes += len(data)
         whole, newline, rest = (rest + data).rpartition(b"\n")
         yield whole + newline
     yield rest
 
 
 def _labelled(name: str, piece: bytes) -> bytes:
-    return b"".join(f"{name}: ".encode() + line for line in piece.splitlines(keepends=True))
+    """Each line with its container's name before it; a last line that is not whole gets its end."""
+    lines = piece.removesuffix(b"\n").split(b"\n") if piece else []
+    return b"".join(f"{name}: ".encode() + line + b"\n" for line in lines)
 
 
 def _show_worker(result: dict[str, Any]) -> None:

@@ -11,7 +11,7 @@ import orjson
 
 from statemachine.problem import Problem, ProblemError, Step
 from statemachine.reasons import Reason
-from supervisor.cli.asking import ask, json_option, run_dir_option
+from supervisor.cli.asking import Seconds, ask, json_option, run_dir_option
 from supervisor.host.surroundings import read_small, working_directory
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ READ_LIMIT_BYTES = (1 << 20) + 1
 """One byte more than a document may have: enough for the worker to refuse it by its own rule."""
 
 timeout_option: Callable[[Any], Any] = click.option(
-    "--timeout", "timeout_s", type=click.FloatRange(min=0), default=300.0, show_default=True, help="Seconds."
+    "--timeout", "timeout_s", type=Seconds(), default=300.0, show_default=True, help="Seconds."
 )
 no_wait_option: Callable[[Any], Any] = click.option(
     "--no-wait", is_flag=True, help="Return when the worker has taken the request."
@@ -77,7 +77,12 @@ def _problem(reason: Reason, name: str, message: str) -> Problem:
 
 def _await_desired(run_dir: Path, uid: str, timeout_s: float) -> None:
     wanted = ask(run_dir, "status", uid=uid)["desiredState"]
-    ask(run_dir, "wait", uid=uid, state=wanted, timeout_s=timeout_s, bound_s=timeout_s)
+    try:
+        ask(run_dir, "wait", uid=uid, state=wanted, timeout_s=timeout_s, bound_s=timeout_s)
+    except ProblemError as error:
+        # It ran and has done all that it had to do before anybody could look.
+        if error.problem.reason is not Reason.COMPLETED:
+            raise
 
 
 def _request(op: str, uid: str, *, wanted: str, run_dir: Path, timeout_s: float, no_wait: bool, as_json: bool) -> None:

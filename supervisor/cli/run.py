@@ -10,42 +10,63 @@ import anyio
 import click
 
 from statemachine.actor import OnDrain
+from statemachine.problem import Problem, ProblemError, Step
+from statemachine.reasons import Reason
+from supervisor.cli.asking import Seconds
 from supervisor.host.composition import open_host_ports
-from supervisor.host.surroundings import find_runsc, raise_file_limit, read_small
+from supervisor.host.surroundings import effective_uid, find_runsc, is_regular, raise_file_limit, read_small
 from supervisor.logs import LogFormat, configure_logs
 from supervisor.running import run_worker
 from supervisor.settings import Backend, Settings
+
+
+class _Place(click.Path):
+    """A path that says where: an empty one would be the working directory."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Read it, or say what is wrong."""
+        if not str(value) or "\0" in str(value):
+            self.fail("a path must not be empty or hold a NUL", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+PLACE = _Place(path_type=Path)
 
 
 def _from_file(ctx: click.Context, _param: click.Parameter, path: Path | None) -> Path | None:
     """The file's values become defaults: a flag wins over GREENROOM_…, that over the file, that over the default."""
     if path is None:
         return None
+    if not is_regular(path):
+        raise click.BadParameter(f"{path} is not a file")
     try:
         values = tomllib.loads(read_small(path).decode("utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise click.BadParameter(f"{path} cannot be used: {error}") from error
-    known = {param.name for param in ctx.command.params}
-    defaults: dict[str, Any] = {}
+    known = {param.name for param in ctx.command.params} - {"config"}
+    defaults: dict[str, str] = {}
     for key, value in values.items():
         name = key.replace("-", "_")
-        if name not in known or name == "config":
+        if name not in known:
             raise click.BadParameter(f"{path} has an unknown setting: {key}")
-        defaults[name] = value
+        if isinstance(value, bool) or not isinstance(value, str | int | float):
+            raise click.BadParameter(f"{path}: {key} must be a text or a number")
+        # As text, so that it is read by the same rule as a flag.
+        defaults[name] = str(value)
     ctx.default_map = defaults
     return path
 
 
 @click.command(context_settings={"auto_envvar_prefix": "GREENROOM"})
-@click.option("--state-dir", type=click.Path(path_type=Path), default="/var/lib/greenroom", show_default=True)
-@click.option("--run-dir", type=click.Path(path_type=Path), default="/run/greenroom", show_default=True)
-@click.option("--assignments", type=click.Path(path_type=Path), help="Directory of assignments to follow.")
-@click.option("--runsc", type=click.Path(path_type=Path), help="runsc  [default: beside the interpreter, then PATH]")
+@click.option("--state-dir", type=PLACE, default="/var/lib/greenroom", show_default=True)
+@click.option("--run-dir", type=PLACE, default="/run/greenroom", show_default=True)
+@click.option("--assignments", type=PLACE, help="Directory of assignments to follow.")
+@click.option("--runsc", type=PLACE, help="runsc  [default: beside the interpreter, then PATH]")
 @click.option("--platform", type=click.Choice(["systrap", "ptrace", "kvm"]), default="systrap", show_default=True)
 @click.option("--network", type=click.Choice(["none", "host"]), default="none", show_default=True)
 @click.option("--max-actors", type=click.IntRange(min=1), default=1000, show_default=True)
 @click.option("--on-drain", type=click.Choice(["suspend", "stop"]), default="stop", show_default=True)
-@click.option("--drain-timeout", type=click.FloatRange(min=0), default=120.0, show_default=True, help="Seconds.")
+@click.option("--drain-timeout", type=Seconds(), default=120.0, show_default=True, help="Seconds.")
 @click.option("--backend", type=click.Choice(["asyncio", "trio"]), default="asyncio", show_default=True)
 @click.option("--log-format", type=click.Choice(["auto", "json", "console"]), default="auto", show_default=True)
 @click.option("--log-level", type=click.Choice(["debug", "info", "warning"]), default="info", show_default=True)
@@ -59,6 +80,8 @@ def _from_file(ctx: click.Context, _param: click.Parameter, path: Path | None) -
 )
 def run(**values: Any) -> None:
     """Run the worker: take assignments, drive actors, leave cleanly on SIGTERM."""
+    if effective_uid() != 0:
+        raise ProblemError(_not_root())
     configure_logs(LogFormat(values["log_format"]), level=values["log_level"])
     raise_file_limit()
     settings = Settings(
@@ -78,3 +101,13 @@ def run(**values: Any) -> None:
 async def _run(settings: Settings) -> None:
     async with open_host_ports(roots=(settings.state_dir, settings.run_dir)) as ports:
         await run_worker(ports, settings)
+
+
+def _not_root() -> Problem:
+    return Problem(
+        step=Step.SUPERVISE,
+        reason=Reason.RUNTIME_UNAVAILABLE,
+        subject="worker",
+        message=f"gVisor needs root to make its namespaces, and this is uid {effective_uid()}",
+        hint="Run the worker as root.",
+    )

@@ -13,13 +13,15 @@ from typing import TYPE_CHECKING, Final
 import anyio
 import attrs
 from anyio import lowlevel
-from anyio.abc import ByteStream, UNIXSocketStream
 
 from actors.ports import Peer
+from supervisor.host.stream import UnixStream
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
+
+    from anyio.abc import ByteStream
 
 
 # sun_path has 108 bytes, and what Linux binds there ends with a zero; unix(7).
@@ -60,7 +62,7 @@ class HostListener:
             await anyio.wait_readable(self._socket)
             try:
                 accepted, _ = self._socket.accept()
-                return await _connection(accepted)
+                return _connection(accepted)
             except (BlockingIOError, ConnectionError):
                 continue  # it was gone before we came
             except OSError as error:
@@ -132,19 +134,18 @@ class HostNet:
             if isinstance(error, OSError):
                 error.filename = address
             raise
-        return await _connection(sock)
+        return _connection(sock)
 
 
-async def _connection(sock: socket.socket) -> HostConnection:
+def _connection(sock: socket.socket) -> HostConnection:
     """Wrap a connected socket, which is closed on failure."""
     try:
         pid, uid, gid = _UCRED.unpack(sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size))
         sock.settimeout(0)
-        stream = await UNIXSocketStream.from_socket(sock)
     except BaseException:
         sock.close()
         raise
-    return HostConnection(Peer(pid=pid, uid=uid, gid=gid), stream)
+    return HostConnection(Peer(pid=pid, uid=uid, gid=gid), UnixStream(sock))
 
 
 def _address(path: Path) -> str:

@@ -53,6 +53,11 @@ def read_small(path: Path, *, limit_bytes: int = 1 << 24) -> bytes:
         return file.read(limit_bytes)
 
 
+def is_regular(path: Path) -> bool:
+    """Whether a path leads to a regular file: a fifo would be waited for."""
+    return path.is_file()
+
+
 def working_directory() -> Path:
     """Where a command was called."""
     return Path.cwd()

@@ -1,5 +1,7 @@
 """Jobs side by side: the first failure is the reason, the others are cancelled and not heard."""
 
+import errno
+
 import anyio
 import pytest
 
@@ -51,6 +53,15 @@ async def test_the_first_failure_is_raised_and_what_its_cancelled_sibling_says_i
     with pytest.raises(ProblemError) as raised:
         await together(fails_when_cancelled, fails_first)
     assert raised.value.problem.subject == "cause"
+
+
+async def test_an_error_of_the_kernel_comes_out_as_it_was_raised():
+    async def breaks():
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with pytest.raises(OSError, match="No space") as raised:
+        await together(breaks, anyio.sleep_forever)
+    assert raised.value.errno == errno.ENOSPC
 
 
 async def test_what_is_no_problem_is_not_hidden():

@@ -338,3 +338,23 @@ async def test_a_rollback_that_is_found_has_its_deadline(monkeypatch):
     await left(ports, an_actor(State.ROLLING_BACK))
     async with started(ports, {"a1": lambda performer: performer.hold(c.RollBack)}) as stand:
         assert stand.life().actor.state is State.FAILED
+
+
+@pytest.mark.parametrize("stands", [None, b"", b'{"v":1,"state":"Stopping"}\n', b"x" * 10_000])
+async def test_an_end_that_was_journaled_and_not_told_is_told_by_the_next_worker(stands):
+    ports = FakePorts()
+    await left(ports, an_actor(State.TERMINATED))
+    if stands is not None:
+        ports.files.content[A1.status] = stands
+    async with started(ports) as stand:
+        assert stand.status()["state"] == "Terminated"
+
+
+async def test_an_end_that_was_told_is_not_written_again():
+    ports = FakePorts()
+    await left(ports, an_actor(State.TERMINATED))
+    async with started(ports):
+        told = ports.files.content[A1.status]
+    async with started(ports) as stand:
+        assert ports.files.content[A1.status] is told  # the very object, which a second writing would have replaced
+        assert stand.life().actor.state is State.TERMINATED

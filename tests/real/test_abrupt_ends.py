@@ -1,0 +1,77 @@
+"""Ends that nobody asked for nicely: whatever stops the worker or its client, no sandbox outlives it."""
+
+import os
+import shutil
+import signal
+import subprocess
+
+import anyio
+import pytest
+
+from supervisor.host.composition import open_host_ports
+from supervisor.running import run_worker
+from tests.real.gates import Gates
+from tests.real.onlookers import pids_below
+from tests.real.process import ENVIRONMENT, GREENROOM, WorkerProcess, wait_until
+from tests.real.scenery import assignment, counting, running, write_assignment
+from tests.real.stage import RealWorker, eventually, open_worker, settings_in
+
+pytestmark = pytest.mark.runsc
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("state", ["Creating", "Running"])
+async def test_a_worker_that_is_cancelled_leaves_no_sandbox(tmp_path, rootfs, state):
+    settings, gates = settings_in(tmp_path), Gates()
+    async with open_host_ports(roots=(settings.state_dir, settings.run_dir)) as ports:
+        async with anyio.create_task_group() as group:
+            group.start_soon(run_worker, gates.around(ports), settings)
+            worker = RealWorker(settings=settings, net=ports.net, gates=gates)
+            await eventually(settings.control_socket.exists)
+            if state == "Creating":
+                gates.close("after create")
+            await worker.submit(assignment("a1", counting("c1", rootfs)))
+            if state == "Running":
+                await worker.reach("a1", state)
+            assert await eventually(lambda: pids_below(worker.state.root))
+            group.cancel_scope.cancel()
+        assert worker.left() == []
+
+
+def test_a_terminal_that_is_closed_ends_no_actor(tmp_path, rootfs):
+    worker = WorkerProcess(tmp_path)
+    worker.begin()
+    try:
+        worker.start(assignment("a1", counting("c1", rootfs)))
+        os.kill(worker.running.pid, signal.SIGHUP)
+        wait_until(lambda: b"SIGHUP" in worker.log.read_bytes())
+        assert worker.status_file("a1")["state"] == "Running"
+    finally:
+        worker.end()
+    assert pids_below(tmp_path) == []
+
+
+def test_the_log_of_a_container_that_never_stops_writing_has_an_end(tmp_path, rootfs):
+    worker = WorkerProcess(tmp_path)
+    worker.begin()
+    try:
+        worker.start(assignment("a1", running("c1", rootfs, "sh", "-c", "while :; do echo spam; done")))
+        wait_until(lambda: worker.state.actor("a1").log("c1").stat().st_size > 1 << 20)
+        argv = [*GREENROOM, "logs", "--run-dir", str(worker.run_dir), "a1"]
+        out = subprocess.run(argv, capture_output=True, env=ENVIRONMENT, timeout=60, check=True).stdout
+        assert out.startswith(b"spam\nspam\n")
+    finally:
+        worker.end()
+
+
+@pytest.mark.anyio
+async def test_a_file_that_was_refused_because_of_the_world_is_admitted_once_the_world_is_right(tmp_path, rootfs):
+    assignments = tmp_path / "assignments"
+    assignments.mkdir()
+    late = tmp_path / "late"
+    async with open_worker(tmp_path, assignments=assignments) as worker:
+        write_assignment(assignments, assignment("a1", counting("c1", late)))
+        await eventually((worker.state.refused / "a1.json.json").exists)
+        await anyio.to_thread.run_sync(lambda: shutil.copytree(rootfs, late, symlinks=True))
+        await worker.reach("a1", "Running")
+        await eventually(lambda: not (worker.state.refused / "a1.json.json").exists())
