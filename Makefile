@@ -1,5 +1,5 @@
 # Greenroom's commands. `make` alone lists them; each first brings .venv up to date, which is quick when it is.
-.PHONY: help setup demo test test-long check docs lock clean
+.PHONY: help setup demo test test-long walk check docs lock clean
 .DEFAULT_GOAL := help
 
 PYTEST_ARGS ?=
@@ -10,14 +10,17 @@ help:      ## list these commands
 setup:     ## make .venv from requirements.lock, with greenroom, runsc and busybox (AGAIN=1: even if it is up to date)
 	@scripts/setup $(if $(AGAIN),--again)
 
-demo: setup ## the main job: an actor is started, suspended, resumed in a fresh sandbox and stopped
-	@.venv/bin/greenroom demo
+demo: setup ## the main job: an actor is started, suspended, resumed in a fresh sandbox and stopped; simulated without gVisor
+	@.venv/bin/greenroom demo --or-simulated
 
 test: setup ## the test suite, without the long tests
 	@.venv/bin/pytest -m "not long" $(PYTEST_ARGS)
 
 test-long: setup ## the long tests, and the suite again on a newer Python when the machine has one
 	@scripts/test-long $(PYTEST_ARGS)
+
+walk: setup ## crash at every point of every life in the simulated world, and look (WALK_ARGS="run-stop --every 10")
+	@.venv/bin/python -m sim.cli.walk $(WALK_ARGS)
 
 check: setup ## lint, format, types and the import layers
 	@scripts/check

@@ -26,7 +26,7 @@ COMMANDS: Final = {
     "logs": ("supervisor.cli.inspection", "Print what a container wrote."),
     "validate": ("supervisor.cli.validate", "Check documents without a worker."),
     "machine": ("supervisor.cli.machine", "Print the state machine."),
-    "demo": ("supervisor.cli.demo", "Run an actor through its life, for real, in a scratch directory."),
+    "demo": ("sim.cli.demo", "Run an actor through its life, for real, or in the simulated world."),
 }
 """Command -> the module that holds it under its own name, and its line of help."""
 

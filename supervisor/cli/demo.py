@@ -1,29 +1,21 @@
-"""`greenroom demo`: the main job, for real: an actor is started, suspended, resumed in a fresh sandbox, and stopped.
+"""The demo for real: its story (`supervisor.cli.story`) with the real worker and gVisor, in a scratch directory.
 
-The worker is the real one, asked over its control socket as any client asks; only its directories are scratch. What the
-closing line says was looked at in the containers' logs, in the worker's status and in what is left on the machine.
+The command itself, `greenroom demo`, is in `sim.cli.demo`, which can play the same story in the simulated world.
 """
 
 from __future__ import annotations
 
-import base64
-import itertools
-import json
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import anyio
 import click
 
-from actors.journal import LIMIT_BYTES
 from actors.layout import StateDir
 from actors.runsc.teardown import find_leftovers
 from statemachine.problem import Problem, ProblemError, Step
 from statemachine.reasons import Reason
-from statemachine.states import STEP_OF, State
-from supervisor.client import call
+from supervisor.cli.story import RUNSC, Story, require
 from supervisor.host.composition import open_host_ports
-from supervisor.host.files import HostFiles
 from supervisor.host.net import HostNet
 from supervisor.host.scratch import make_busybox_rootfs, scratch_directory
 from supervisor.host.surroundings import effective_uid, find_busybox, find_runsc, in_chroot, read_small
@@ -32,53 +24,57 @@ from supervisor.running import run_worker
 from supervisor.settings import Settings
 
 if TYPE_CHECKING:
-    from actors.ports import Files
+    from pathlib import Path
 
-EXIT_NOT_POSSIBLE: Final = 77
-UID: Final = "demo"
-COUNTERS: Final = ("tick", "tock")
-ENOUGH_LINES: Final = 5
-"""Counts that each counter must have made before the next thing is done to it."""
-PATIENCE_S: Final = 30.0
 LOG_TAIL_BYTES: Final = 4000
 NOT_PERMITTED: Final = ("not permitted", "permission denied", "don't have cap_", "namespace", "pivot_root", "seccomp")
 """Words of runsc's that mean: this machine does not let gVisor run, rather than: something is wrong."""
 
-COUNT: Final = "n=0; while true; do n=$((n+1)); echo $n; sleep 0.1; done"
-DOCUMENT: Final = f"""\
-apiVersion: greenroom.dev/v1alpha1
-kind: WorkerAssignment
-metadata: {{uid: {UID}, name: counters, namespace: demo, generation: 1}}
-spec:
-  desiredState: Running
-  terminationGracePeriodSeconds: 1
-  containers:
-  - {{name: tick, rootfs: rootfs, command: [/bin/sh, -c], args: ["{COUNT}"]}}
-  - {{name: tock, rootfs: rootfs, command: [/bin/sh, -c], args: ["{COUNT}"]}}
-  - {{name: once, rootfs: rootfs, command: [/bin/sh, -c], args: ["echo done; exit 0"]}}
-"""
 
+def play_for_real() -> str | None:
+    """Play the story with gVisor; returns why that is not possible on this machine, or None when it was played.
 
-@click.command()
-def demo() -> int:
-    """Run an actor through its whole life in real gVisor, in a scratch directory; 77 where gVisor cannot run."""
+    Raises:
+        ProblemError: gVisor can run here, and something went wrong.
+    """
     busybox = find_busybox()
     obstacle = _obstacle(busybox)
     if busybox is None or obstacle is not None:
-        return _not_possible(obstacle or "")
+        return obstacle or ""
     with scratch_directory("greenroom-demo-") as scratch, (scratch / "worker.log").open("wb", buffering=0) as log:
         configure_logs(LogFormat.JSON, level="info", stream=log)
         make_busybox_rootfs(scratch / "rootfs", busybox)
         try:
-            anyio.run(_Demo(scratch).run)
+            anyio.run(_play, scratch)
         except (ProblemError, BaseExceptionGroup) as error:
             problem = _first_problem(error)
             if problem is not None and _says_not_permitted(problem):
                 chroot = "; this is a chroot, in which the kernel refuses user namespaces" if in_chroot() else ""
-                return _not_possible(f"gVisor cannot run here: {problem.message}{chroot}")
+                return f"gVisor cannot run here: {problem.message}{chroot}"
             click.echo(read_small(scratch / "worker.log")[-LOG_TAIL_BYTES:], err=True)
             raise
-    return 0
+    return None
+
+
+async def _play(scratch: Path) -> None:
+    """Play it, from an empty directory to an empty directory."""
+    settings = Settings(state_dir=scratch / "state", run_dir=scratch / "run", assignments=None, runsc=find_runsc(None))
+    async with open_host_ports(roots=(settings.state_dir, settings.run_dir)) as ports:
+        story = Story(
+            net=HostNet(),
+            files=ports.files,
+            settings=settings,
+            base=scratch,
+            say=click.echo,
+            where=f"real gVisor, {RUNSC}",
+            verdict="proven",
+        )
+        async with anyio.create_task_group() as group:
+            group.start_soon(run_worker, ports, settings)
+            await story.play()
+            group.cancel_scope.cancel()
+        left = await find_leftovers(ports.processes, ports.files, StateDir(settings.state_dir).sandboxes)
+        require(not left, f"sandboxes are left: {[each.activation for each in left]}")
 
 
 def _obstacle(busybox: Path | None) -> str | None:
@@ -94,11 +90,6 @@ def _obstacle(busybox: Path | None) -> str | None:
     return None
 
 
-def _not_possible(why: str) -> int:
-    click.echo(f"greenroom demo: not possible on this machine: {why}", err=True)
-    return EXIT_NOT_POSSIBLE
-
-
 def _says_not_permitted(problem: Problem) -> bool:
     words = f"{problem.message}\n{problem.detail}".lower()
     runtime = problem.reason in {Reason.RUNTIME_FAILED, Reason.RUNTIME_UNAVAILABLE, Reason.SANDBOX_DIED}
@@ -110,115 +101,3 @@ def _first_problem(error: BaseException) -> Problem | None:
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error.problem if isinstance(error, ProblemError) else None
-
-
-class _Demo:
-    """One run of the demo in its scratch directory."""
-
-    def __init__(self, scratch: Path) -> None:
-        self._scratch = scratch
-        self._state_dir = StateDir(scratch / "state")
-        self._settings = Settings(
-            state_dir=scratch / "state", run_dir=scratch / "run", assignments=None, runsc=find_runsc(None)
-        )
-        self._files: Files = HostFiles(roots=())
-        self._told = 0
-        self._began_s: float | None = None
-
-    async def run(self) -> None:
-        """The demo, from an empty directory to an empty directory."""
-        async with open_host_ports(roots=(self._settings.state_dir, self._settings.run_dir)) as ports:
-            self._files = ports.files
-            async with anyio.create_task_group() as group:
-                group.start_soon(run_worker, ports, self._settings)
-                await self._play()
-                group.cancel_scope.cancel()
-            left = await find_leftovers(ports.processes, ports.files, self._state_dir.sandboxes)
-            _require(not left, f"sandboxes are left: {[each.activation for each in left]}")
-
-    async def _play(self) -> None:
-        runsc = (await self._when_up())["worker"]["runsc"]
-        click.echo(f"greenroom demo: real gVisor, runsc {runsc['version']} ({runsc['platform']})\n")
-        click.echo(f"  {'at':>9}  {'took':>9}  {'step':<10} state")
-        await self._ask("submit", document=DOCUMENT, base=str(self._scratch))
-        await self._reach(State.RUNNING)
-        before = {name: await self._counted(name, ENOUGH_LINES) for name in COUNTERS}
-        first = await self._activation()
-        await self._ask("suspend", uid=UID)
-        status = await self._reach(State.SUSPENDED)
-        saved = {name: await self._counted(name, 1) for name in COUNTERS}
-        _require(await self._activation() is None, "a sandbox is left of a suspended actor")
-        await self._ask("resume", uid=UID)
-        await self._reach(State.RUNNING)
-        after = {name: await self._counted(name, len(saved[name]) + ENOUGH_LINES) for name in COUNTERS}
-        second = await self._activation()
-        _require(first != second, "the actor was resumed in the sandbox that it had before")
-        for name in COUNTERS:
-            _require(after[name] == list(range(1, len(after[name]) + 1)), f"{name} did not count on: {after[name]}")
-        status = await self._ask("status", uid=UID)
-        once = next(each for each in status["containers"] if each["name"] == "once")
-        _require(once["exitCode"] == 0, f"the container that ends did not end with 0: {once}")
-        await self._ask("stop", uid=UID)
-        await self._reach(State.TERMINATED)
-        click.echo("")
-        for name in COUNTERS:
-            click.echo(
-                f"  {name} counted 1…{len(before[name])}, was suspended after {len(saved[name])}, "
-                f"and went on to {len(after[name])} in a fresh sandbox without a gap"
-            )
-        click.echo(
-            "\nproven: three containers in one gVisor sandbox were started, suspended, resumed in a fresh sandbox with "
-            f"counters going on, and stopped; nothing is left. runsc {runsc['version']} ({runsc['platform']})"
-        )
-
-    async def _when_up(self) -> Any:
-        with anyio.fail_after(PATIENCE_S):
-            while True:
-                try:
-                    return await self._ask("status")
-                except ProblemError as error:
-                    if error.problem.reason is not Reason.WORKER_UNREACHABLE:
-                        raise
-                await anyio.sleep(0.02)
-
-    async def _ask(self, op: str, **arguments: Any) -> Any:
-        return await call(HostNet(), self._settings.control_socket, op, **arguments)
-
-    async def _reach(self, state: State) -> Any:
-        try:
-            return await self._ask("wait", uid=UID, state=str(state), timeout_s=120.0, bound_s=120.0)
-        finally:
-            await self._tell()
-
-    async def _tell(self) -> None:
-        """Print the transitions that the journal has had since the last time."""
-        journal = await self._files.read(self._state_dir.actor(UID).journal, limit_bytes=LIMIT_BYTES)
-        lines = [line for line in map(json.loads, journal.splitlines()) if "progress" not in line]
-        for before, line in itertools.pairwise(lines):
-            if line["seq"] <= self._told or line["from"] == line["to"]:
-                continue
-            self._told = line["seq"]
-            self._began_s = self._began_s if self._began_s is not None else before["mono_s"]
-            at_s, took_s = line["mono_s"] - self._began_s, line["mono_s"] - before["mono_s"]
-            step = STEP_OF.get(State(line["from"]), "(rest)")
-            click.echo(f"  {at_s:7.3f} s  {took_s:7.3f} s  {step:<10} {line['from']} -> {line['to']}")
-
-    async def _counted(self, name: str, least: int) -> list[int]:
-        """The numbers that a counter has written, as soon as there are that many."""
-        with anyio.fail_after(PATIENCE_S):
-            while True:
-                answer = await self._ask("logs", uid=UID, container=name)
-                whole = base64.b64decode(answer["data"]).rpartition(b"\n")[0]
-                numbers = [int(line) for line in whole.split()]
-                if len(numbers) >= least:
-                    return numbers
-                await anyio.sleep(0.05)
-
-    async def _activation(self) -> str | None:
-        names = await self._files.list_directory(self._state_dir.sandboxes)
-        return names[0] if names else None
-
-
-def _require(holds: bool, otherwise: str) -> None:
-    if not holds:
-        raise ProblemError(Problem(step=Step.SUPERVISE, reason=Reason.INTERNAL, subject="demo", message=otherwise))

@@ -1,0 +1,71 @@
+"""Every invariant by its name, and what came of looking at all of them."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from sim.invariants.deadlines import deadlines_are_kept
+from sim.invariants.exit_codes import exit_codes_are_right
+from sim.invariants.journals import journals_replay
+from sim.invariants.leftovers import nothing_is_left, one_sandbox
+from sim.invariants.snapshots import last_good_is_kept, snapshots_are_whole
+from sim.invariants.state_files import state_files_parse
+from sim.invariants.truth import frozen_is_not_running, status_tells_the_truth, what_was_told_is_kept
+from sim.invariants.violation import Violation
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from sim.engine import Record
+    from sim.invariants.violation import Checker
+    from sim.world.world import World
+
+INVARIANTS: Final[Mapping[str, Checker]] = MappingProxyType(
+    {
+        "NothingLeft": nothing_is_left,
+        "OneSandbox": one_sandbox,
+        "StateFilesParse": state_files_parse,
+        "StatusTellsTheTruth": status_tells_the_truth,
+        "FrozenIsNotRunning": frozen_is_not_running,
+        "WhatWasToldIsKept": what_was_told_is_kept,
+        "DeadlinesKept": deadlines_are_kept,
+        "SnapshotsAreWhole": snapshots_are_whole,
+        "LastGoodIsKept": last_good_is_kept,
+        "JournalsReplay": journals_replay,
+        "ExitCodesAreRight": exit_codes_are_right,
+    }
+)
+"""What must be so whenever a living supervisor has nothing under way, or has left in good order."""
+
+
+@attrs.frozen(kw_only=True)
+class Tally:
+    """How often an invariant was looked at, and how often it was violated; the report of a simulation has this form."""
+
+    checked: int = 0
+    violated: int = 0
+
+
+def check(world: World, record: Record) -> tuple[Violation, ...]:
+    """Look at a world through every checker.
+
+    Args:
+        world: open, with a living supervisor that has nothing under way, or one that has left in good order.
+        record: what has happened in it so far.
+    """
+    return tuple(
+        Violation(name=name, subject=subject, message=message)
+        for name, checker in INVARIANTS.items()
+        for subject, message in checker(world, record)
+    )
+
+
+def tally(looks: list[tuple[Violation, ...]]) -> dict[str, Tally]:
+    """Count over several looks."""
+    return {
+        name: Tally(checked=len(looks), violated=sum(any(each.name == name for each in look) for look in looks))
+        for name in INVARIANTS
+    }

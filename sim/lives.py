@@ -1,0 +1,164 @@
+"""Lives of actors that are walked point by point: each a scenario, what it needs, and how it can go on afterwards."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+import trio
+
+from sim.documents import actor, container, counter
+from sim.world.world import Machine
+from statemachine.states import State
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from sim.scenario import Stage
+    from sim.world.world import World
+
+AGAIN: Final = 99
+"""The generation of the document that asks for Running when a life was cut off: higher than any in it."""
+
+
+@attrs.frozen(kw_only=True)
+class ActorLife:
+    """A life to be walked.
+
+    Attributes:
+        name: in reports and on the command line.
+        play: does everything, up to the end; what it waits for comes by itself.
+        document: the assignment of the actor that it is about.
+        machine: what the simulated machine is like.
+        mend: ends what the scenario has broken outside, before another supervisor starts.
+        can_run: whether the actor can be brought to Running afterwards.
+    """
+
+    name: str
+    play: Callable[[Stage], Awaitable[None]]
+    document: Mapping[str, Any]
+    machine: Machine = attrs.field(factory=Machine)
+    mend: Callable[[World], None] = lambda _: None
+    can_run: bool = True
+
+    def again(self) -> dict[str, Any]:
+        """The document that asks for Running, whatever has become of the actor."""
+        return asked(self.document, AGAIN, "Running")
+
+
+def asked(document: Mapping[str, Any], generation: int, state: str) -> dict[str, Any]:
+    """A document with another generation and wish."""
+    return {
+        **document,
+        "metadata": {**document["metadata"], "generation": generation},
+        "spec": {**document["spec"], "desiredState": state},
+    }
+
+
+_COUNTER: Final = counter()
+_THREE: Final = actor(
+    "a1", container("one"), container("two"), container("once", command=("sh", "-c", "sleep 0.3; exit 0"))
+)
+_MISSING: Final = actor("a1", container(command=["/bin/no-such-thing"]))
+_FAILING: Final = actor("a1", container(command=["sh", "-c", "sleep 0.2; exit 3"]), restartPolicy="OnFailure")
+_ENDING: Final = actor("a1", container(command=["sh", "-c", "sleep 0.3; exit 0"]))
+
+
+async def _run_and_stop(here: Stage) -> None:
+    await here.submit(_COUNTER)
+    await here.wait(State.RUNNING)
+    await here.stop()
+
+
+async def _suspend_and_resume(here: Stage) -> None:
+    await here.submit(_COUNTER)
+    await here.wait(State.RUNNING)
+    await here.suspend()
+    await here.resume()
+    await here.stop()
+
+
+async def _three_containers(here: Stage) -> None:
+    """Twice saved, so that an older snapshot is there that must not go too early; one container ends on the way."""
+    await here.submit(_THREE)
+    await here.wait(State.RUNNING)
+    await trio.sleep(0.5)
+    for _ in range(3):
+        await here.suspend()
+        await here.resume()
+    await here.stop()
+
+
+async def _refused_suspend(here: Stage) -> None:
+    await here.submit(_COUNTER)
+    await here.reach(State.SUSPENDING)
+    here.world.fill_disk(slack_bytes=1 << 16)
+    await here.until(State.THAWING)
+    await here.until(State.RUNNING)
+    here.world.make_room()
+    await trio.sleep(0.5)
+    await here.stop()
+
+
+def _make_room(world: World) -> None:
+    with suppress(FileNotFoundError):  # a crash before the first directory was made
+        world.make_room()
+
+
+async def _failed_start(here: Stage) -> None:
+    await here.submit(_MISSING)
+    await here.until(State.FAILED)
+
+
+async def _backing_off(here: Stage) -> None:
+    await here.submit(_FAILING)
+    for _ in range(2):
+        await here.until(State.BACKING_OFF)
+        await here.until(State.RUNNING)
+    await here.until(State.BACKING_OFF)
+    await here.stop()
+
+
+async def _ends_by_itself(here: Stage) -> None:
+    await here.submit(_ENDING)
+    await here.until(State.TERMINATED)
+
+
+async def _new_generations(here: Stage) -> None:
+    """Wishes that come while another one is being fulfilled: kept, followed, or the beginning of the next life."""
+    await here.submit(_COUNTER)
+    await here.reach(State.CREATING)
+    await here.submit(asked(_COUNTER, 2, "Suspended"))
+    await here.wait(State.SUSPENDED)
+    await here.submit(asked(_COUNTER, 3, "Running"))
+    await here.wait(State.RUNNING)
+    await here.submit(asked(_COUNTER, 4, "Terminated"))
+    await here.until(State.STOPPING)
+    await here.submit(asked(_COUNTER, 5, "Running"))
+    await here.until(State.TERMINATED)
+    await here.wait(State.RUNNING)
+    await here.submit(asked(_COUNTER, 4, "Terminated"))  # an old one, which changes nothing
+    await here.submit(asked(_COUNTER, 6, "Suspended"))
+    await here.wait(State.SUSPENDED)
+
+
+_ALL: Final = (
+    ActorLife(name="run-stop", play=_run_and_stop, document=_COUNTER),
+    ActorLife(name="suspend-resume", play=_suspend_and_resume, document=_COUNTER),
+    ActorLife(name="three-containers", play=_three_containers, document=_THREE),
+    ActorLife(
+        name="refused-suspend",
+        play=_refused_suspend,
+        document=_COUNTER,
+        machine=Machine(state_bytes=1 << 20),
+        mend=_make_room,
+    ),
+    ActorLife(name="failed-start", play=_failed_start, document=_MISSING, can_run=False),
+    ActorLife(name="backing-off", play=_backing_off, document=_FAILING),
+    ActorLife(name="ends-by-itself", play=_ends_by_itself, document=_ENDING),
+    ActorLife(name="new-generations", play=_new_generations, document=_COUNTER),
+)
+LIVES: Final[Mapping[str, ActorLife]] = MappingProxyType({each.name: each for each in _ALL})
+"""By name. Together they perform every command of the table that is performed today."""

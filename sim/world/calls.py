@@ -1,0 +1,342 @@
+"""The gate that every call of every port of one life of the supervisor passes: counted, written down, and disturbed.
+
+When that life is killed the gate closes: whatever is under way ends without another effect, and whatever still comes
+does not begin. Both raise `FencedError`, which nobody but the world catches, so that what is left of the dead life
+unwinds and cannot wait for anything.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import math
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
+
+import anyio
+import attrs
+import trio
+
+from actors.ports import DeadlineExceededError, TooLargeError
+from sim.faults import BROKEN, DEADLINE, END_OF_STREAM, TOO_LARGE, Fail, Halfway, Hang, Kill, Lie, Slow
+from sim.lies import Untruth, lie_about
+from sim.world.errors import kernel_error
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from sim.planting import Plan, Planted
+    from sim.world.files import SimFiles
+
+_Result = TypeVar("_Result")
+
+CHANGING: Final = frozenset(
+    {
+        ("files", "append"),
+        ("files", "append_durably"),
+        ("files", "lock"),
+        ("files", "make_directory"),
+        ("files", "remove_file"),
+        ("files", "remove_tree"),
+        ("files", "rename"),
+        ("files", "replace"),
+        ("files", "replace_executable"),
+        ("files", "sync_tree"),
+        ("files", "truncate"),
+        ("files", "unlock"),
+        ("net", "close"),
+        ("net", "connect_unix"),
+        ("net", "listen_unix"),
+        ("net", "send"),
+        ("processes", "adopt"),
+        ("processes", "close"),
+        ("processes", "kill_and_wait"),
+        ("processes", "run"),
+        ("processes", "signal"),
+        ("processes", "spawn"),
+    }
+)
+"""The calls after which the world may be another: where a crash makes a difference."""
+
+
+@attrs.frozen
+class Call:
+    """One call of a port.
+
+    Attributes:
+        number: its place among all calls of the run, from 1.
+        incarnation: which life of the supervisor called.
+        at_s: virtual seconds.
+        port: its name in `Ports`.
+        method: its name in the port's protocol, or what is done with something that the port gave.
+        argument: its main argument: a path, a command line, a pid.
+    """
+
+    number: int
+    incarnation: int
+    at_s: float
+    port: str
+    method: str
+    argument: str
+
+    @property
+    def changes(self) -> bool:
+        """Whether the world may be another after it."""
+        return (self.port, self.method) in CHANGING
+
+
+class FencedError(BaseException):
+    """Raised out of every call of a life that was killed."""
+
+
+class RunawayError(BaseException):
+    """Raised when a run makes more calls than it may: something goes round in circles, and would catch an Exception."""
+
+
+class Ledger:
+    """Every call of a run, in order.
+
+    Args:
+        calls_max: how many there may be.
+        keeps: whether they are kept, or only counted.
+
+    Attributes:
+        calls: those that were kept.
+        count: how many there were.
+        overrun: raised when there were too many; whoever unwinds may have replaced it by something else.
+    """
+
+    def __init__(self, *, calls_max: int, keeps: bool = True) -> None:
+        self.calls: list[Call] = []
+        self.count = 0
+        self.overrun: RunawayError | None = None
+        self._calls_max = calls_max
+        self._keeps = keeps
+
+    def enter(self, incarnation: int, port: str, method: str, argument: str) -> Call:
+        """Write a call down.
+
+        Raises:
+            RunawayError: there have been too many.
+        """
+        self.count += 1
+        if self.count > self._calls_max:
+            self.overrun = self.overrun or RunawayError(
+                f"more than {self._calls_max} calls; the last one was {port}.{method} {argument}"
+            )
+            raise self.overrun
+        call = Call(self.count, incarnation, trio.current_time(), port, method, argument)
+        if self._keeps:
+            self.calls.append(call)
+        return call
+
+
+class Gate:
+    """The gate of one life.
+
+    Args:
+        incarnation: which life, from 1.
+        ledger: where calls are written down.
+        plan: the faults.
+        kill: ends this life at once.
+    """
+
+    def __init__(self, *, incarnation: int, ledger: Ledger, plan: Plan, kill: Callable[[], None]) -> None:
+        self._incarnation = incarnation
+        self._ledger = ledger
+        self._plan = plan
+        self._kill = kill
+        self._under_way: dict[trio.CancelScope, None] = {}
+        self._halfway: dict[trio.lowlevel.Task, Halfway] = {}
+        self._files: SimFiles | None = None
+        self.is_closed = False
+
+    def close(self) -> None:
+        """The life is over: end what is under way. Its ports must have been fenced before."""
+        self.is_closed = True
+        for scope in self._under_way:
+            scope.cancel()
+
+    async def cross(
+        self,
+        port: str,
+        method: str,
+        argument: str,
+        act: Callable[..., Awaitable[_Result]],
+        /,
+        *args: Any,
+        **options: Any,
+    ) -> _Result:
+        """Make a call that waits.
+
+        Raises:
+            FencedError: the life is over, or ended during the call.
+        """
+        planted = self._enter(port, method, argument)
+        if planted is None and port == "files":
+            # Two thirds of all calls, and none of them waits for anything: `die_at_once` ends them without a scope.
+            result = await act(*args, **options)
+            if self.is_closed:
+                raise FencedError
+            return result
+        scope = trio.CancelScope()
+        self._under_way[scope] = None
+        try:
+            with scope:
+                if planted is None:
+                    return await act(*args, **options)
+                return await self._disturbed(planted, (port, method), act, *args, **options)
+        finally:
+            del self._under_way[scope]
+            if self.is_closed:
+                raise FencedError
+        raise FencedError  # only `close` cancels the scope
+
+    def cross_now(self, port: str, method: str, argument: str, act: Callable[..., _Result], *args: Any) -> _Result:
+        """Make a call that does not wait.
+
+        Raises:
+            FencedError: the life is over.
+        """
+        planted = self._enter(port, method, argument)
+        if planted is None:
+            return act(*args)
+        match planted.fault.what:
+            case Fail(error):
+                raise error_of(error)
+            case Kill(after):
+                if after:
+                    with contextlib.suppress(Exception):  # whatever comes of it, the caller does not live to see it
+                        act(*args)
+                self._kill()
+                raise FencedError
+            case Lie(how):
+                lie = lie_about((port, method), how)
+                answer: _Result = lie.answer(*args) if lie.answer is not None else lie.twist(act(*args))
+                return answer
+            case what:
+                raise ValueError(f"{port}.{method} does not wait, so that it cannot meet {what}")
+
+    def _enter(self, port: str, method: str, argument: str) -> Planted | None:
+        if self.is_closed:
+            raise FencedError
+        call = self._ledger.enter(self._incarnation, port, method, argument)
+        return self._plan.meeting(call) if self._plan.planted else None
+
+    async def _disturbed(
+        self,
+        planted: Planted,
+        name: tuple[str, str],
+        act: Callable[..., Awaitable[_Result]],
+        /,
+        *args: Any,
+        **options: Any,
+    ) -> _Result:
+        match planted.fault.what:
+            case Fail(error):
+                await trio.lowlevel.checkpoint()
+                raise error_of(error)
+            case Slow(seconds):
+                await self._wait(name, trio.sleep, seconds)
+                return await act(*args, **options)
+            case Hang(for_s):
+                await self._hang(planted, name, for_s, options.get("deadline_s"))
+                return await act(*args, **options)
+            case Lie(how):
+                answer: _Result = await self._lie(lie_about(name, how), act, *args, **options)
+                return answer
+            case Kill(after):
+                if after:
+                    with contextlib.suppress(Exception):  # as above
+                        await act(*args, **options)
+                self._kill()
+                raise FencedError
+            case Halfway() as halfway:
+                return await self._cut(halfway, act, *args, **options)
+
+    async def _lie(self, lie: Untruth, act: Callable[..., Awaitable[Any]], /, *args: Any, **options: Any) -> Any:
+        if lie.answer is None:
+            return lie.twist(await act(*args, **options))
+        await trio.lowlevel.checkpoint()
+        return lie.answer(*args)
+
+    async def _wait(
+        self, name: tuple[str, str], wait: Callable[..., Awaitable[object]], *args: Any, limit_s: float = math.inf
+    ) -> bool:
+        """Wait as this kind of call does; whether it was in vain.
+
+        One of files sits in a thread, which nobody but the end of the life ends.
+        """
+        with trio.CancelScope(shield=name[0] == "files", deadline=trio.current_time() + limit_s) as scope:
+            self._under_way[scope] = None
+            try:
+                await wait(*args)
+            finally:
+                del self._under_way[scope]
+        if self.is_closed:
+            raise FencedError
+        return scope.cancelled_caught
+
+    async def _hang(
+        self, planted: Planted, name: tuple[str, str], for_s: float | None, deadline_s: float | None
+    ) -> None:
+        """Wait for the release.
+
+        Raises:
+            DeadlineExceededError: it is a command, which is ended at its deadline.
+        """
+        bounds_s = (math.inf if for_s is None else for_s), (math.inf if deadline_s is None else deadline_s)
+        was_in_vain = await self._wait(name, planted.released.wait, limit_s=min(bounds_s))
+        if was_in_vain and bounds_s[1] <= bounds_s[0]:
+            raise DeadlineExceededError
+
+    # ---- between the parts of a call that changes files
+
+    def cut_with(self, files: SimFiles) -> None:
+        """These are the life's files; they say when a part of a call is done."""
+        self._files = files
+        files.once_dead = die_at_once
+
+    async def _cut(
+        self, halfway: Halfway, act: Callable[..., Awaitable[_Result]], /, *args: Any, **options: Any
+    ) -> _Result:
+        if self._files is None:
+            raise ValueError("there are no files that could be cut")
+        task = trio.lowlevel.current_task()
+        self._halfway[task] = halfway
+        self._files.at = self._between
+        try:
+            return await act(*args, **options)
+        finally:
+            self._halfway.pop(task, None)
+            if not self._halfway:
+                self._files.at = None
+
+    async def _between(self, point: str) -> None:
+        task = trio.lowlevel.current_task()
+        halfway = self._halfway.get(task)
+        if halfway is None or point.partition(": ")[2] != halfway.at:
+            return
+        del self._halfway[task]
+        if halfway.error is not None:
+            raise error_of(halfway.error)
+        self._kill()
+
+
+async def die_at_once() -> NoReturn:
+    """What a call of the dead does that has not to be woken up first."""
+    raise FencedError
+
+
+def error_of(name: str) -> Exception:
+    """The error of a name in a plan."""
+    match name:
+        case _ if name == DEADLINE:
+            return DeadlineExceededError()
+        case _ if name == TOO_LARGE:
+            return TooLargeError(errno.EFBIG, "larger than it may be")
+        case _ if name == END_OF_STREAM:
+            return anyio.EndOfStream()
+        case _ if name == BROKEN:
+            return anyio.BrokenResourceError()
+        case _:
+            return kernel_error(getattr(errno, name))

@@ -1,0 +1,117 @@
+"""The files of one life of the supervisor, each call through its gate."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from actors.ports import FileLock, Files, FileStat
+    from sim.world.calls import Gate
+
+
+class GatedFiles:
+    """`Files` through a gate."""
+
+    def __init__(self, gate: Gate, inner: Files) -> None:
+        self._gate = gate
+        self._inner = inner
+
+    async def read(self, path: Path, *, limit_bytes: int) -> bytes:
+        """Read a whole regular file."""
+        return await self._gate.cross("files", "read", str(path), self._inner.read, path, limit_bytes=limit_bytes)
+
+    async def read_from(self, path: Path, *, offset_bytes: int, limit_bytes: int) -> bytes:
+        """Read a part of a regular file."""
+        return await self._gate.cross(
+            "files",
+            "read_from",
+            str(path),
+            self._inner.read_from,
+            path,
+            offset_bytes=offset_bytes,
+            limit_bytes=limit_bytes,
+        )
+
+    async def replace(self, path: Path, data: bytes) -> None:
+        """Replace atomically and durably."""
+        await self._gate.cross("files", "replace", str(path), self._inner.replace, path, data)
+
+    async def replace_executable(self, path: Path, data: bytes) -> None:
+        """Replace a program."""
+        await self._gate.cross("files", "replace_executable", str(path), self._inner.replace_executable, path, data)
+
+    async def append(self, path: Path, data: bytes) -> None:
+        """Append in one write."""
+        await self._gate.cross("files", "append", str(path), self._inner.append, path, data)
+
+    async def append_durably(self, path: Path, data: bytes) -> None:
+        """Append in one write, durably."""
+        await self._gate.cross("files", "append_durably", str(path), self._inner.append_durably, path, data)
+
+    async def truncate(self, path: Path, *, size_bytes: int) -> None:
+        """Cut a file to a size."""
+        await self._gate.cross("files", "truncate", str(path), self._inner.truncate, path, size_bytes=size_bytes)
+
+    async def make_directory(self, path: Path) -> None:
+        """Make a directory with its parents."""
+        await self._gate.cross("files", "make_directory", str(path), self._inner.make_directory, path)
+
+    async def list_directory(self, path: Path) -> tuple[str, ...]:
+        """Names in a directory."""
+        return await self._gate.cross("files", "list_directory", str(path), self._inner.list_directory, path)
+
+    async def stat(self, path: Path) -> FileStat | None:
+        """What stands there, following symlinks."""
+        return await self._gate.cross("files", "stat", str(path), self._inner.stat, path)
+
+    async def lstat(self, path: Path) -> FileStat | None:
+        """What stands there, not following a last symlink."""
+        return await self._gate.cross("files", "lstat", str(path), self._inner.lstat, path)
+
+    async def rename(self, source: Path, target: Path) -> None:
+        """Rename."""
+        await self._gate.cross("files", "rename", f"{source} -> {target}", self._inner.rename, source, target)
+
+    async def remove_file(self, path: Path) -> None:
+        """Remove a file."""
+        await self._gate.cross("files", "remove_file", str(path), self._inner.remove_file, path)
+
+    async def remove_tree(self, path: Path) -> None:
+        """Remove a tree."""
+        await self._gate.cross("files", "remove_tree", str(path), self._inner.remove_tree, path)
+
+    async def sync_tree(self, path: Path) -> None:
+        """Sync a tree."""
+        await self._gate.cross("files", "sync_tree", str(path), self._inner.sync_tree, path)
+
+    async def digest(self, path: Path) -> str:
+        """BLAKE3 of a file."""
+        return await self._gate.cross("files", "digest", str(path), self._inner.digest, path)
+
+    async def sha256(self, path: Path) -> str:
+        """SHA-256 of a file."""
+        return await self._gate.cross("files", "sha256", str(path), self._inner.sha256, path)
+
+    async def free_bytes(self, path: Path) -> int:
+        """How much room there is."""
+        return await self._gate.cross("files", "free_bytes", str(path), self._inner.free_bytes, path)
+
+    async def lock(self, path: Path) -> FileLock:
+        """Take an exclusive lock at once."""
+        lock = await self._gate.cross("files", "lock", str(path), self._inner.lock, path)
+        return GatedLock(self._gate, lock, str(path))
+
+
+class GatedLock:
+    """`FileLock` through a gate."""
+
+    def __init__(self, gate: Gate, inner: FileLock, path: str) -> None:
+        self._gate = gate
+        self._inner = inner
+        self._path = path
+
+    def close(self) -> None:
+        """Release it."""
+        self._gate.cross_now("files", "unlock", self._path, self._inner.close)

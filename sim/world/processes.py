@@ -1,0 +1,270 @@
+"""The simulated `Processes`: the rules of the real one, on a simulated machine, in virtual time."""
+
+from __future__ import annotations
+
+import errno
+import posixpath
+import signal
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+import anyio
+from anyio import lowlevel
+
+from actors.ports import AppendTo, DeadlineExceededError, Exit, Finished, Output, ProcessIdentity
+from sim.world.execution import Captured, Discarded
+from sim.world.process_table import INIT_PID
+
+if TYPE_CHECKING:
+    from actors.ports import Child
+    from sim.world.execution import Execution, OutputHandle
+    from sim.world.process_table import SimProcess
+
+_STDERR_TAIL_BYTES: Final = 16 << 10
+_LOG_MODE: Final = 0o600
+
+
+class SimChild:
+    """The simulated `Child`: a process that one life of the supervisor owns."""
+
+    def __init__(self, execution: Execution, process: SimProcess) -> None:
+        self._execution = execution
+        self._process = process
+        self._exit: Exit | None = None
+        self._is_settled = anyio.Event()
+        self._is_given_up = False
+        process.is_owned = True
+        process.ended.append(self._collect)
+        if not process.is_running:
+            self._collect()
+
+    @property
+    def identity(self) -> ProcessIdentity:
+        """Pid and start time."""
+        return self._process.identity
+
+    @property
+    def exit(self) -> Exit | None:
+        """How it ended; None while it lives, and for ever when it was given up before its end."""
+        return self._exit
+
+    async def wait(self) -> Exit:
+        """Wait until it has ended and return how.
+
+        Raises:
+            ClosedResourceError: it was given up by `close` before its end.
+        """
+        await lowlevel.checkpoint()
+        await self._is_settled.wait()
+        if self._exit is None:
+            raise anyio.ClosedResourceError
+        return self._exit
+
+    def signal(self, signum: int) -> None:
+        """Send a signal; does nothing when it has already ended or was given up."""
+        if not self._is_given_up:
+            self._execution.table.signal(self._process, signum)
+
+    def close(self) -> None:
+        """Give up ownership: the process lives on, and the reaper takes its zombie."""
+        if self._exit is None and not self._is_given_up:
+            self._execution.table.release(self._process)
+        self._is_given_up = True
+        self._is_settled.set()
+
+    def _collect(self) -> None:
+        """Take its status at once, as the real one does: an owned process is no zombie for long."""
+        if self._is_given_up or not self._process.is_owned:
+            return
+        self._exit = Exit(code=self._process.exit_code)
+        self._is_settled.set()
+        self._execution.table.reap(self._process)
+
+
+class SimProcesses:
+    """The simulated `Processes` of one life of the supervisor, which is a process and a subreaper itself.
+
+    When that process is killed (`die`), its commands are reparented and go on, sandboxes live on, and no call of this
+    object, begun or to come, ever returns or changes anything.
+
+    Args:
+        execution: the machine.
+        argv: its own command line.
+        parent: whose child it is.
+    """
+
+    def __init__(
+        self, execution: Execution, *, argv: Sequence[str] = ("greenroom", "run"), parent: int = INIT_PID
+    ) -> None:
+        self._execution = execution
+        self._is_fenced = False
+        self.process = execution.table.spawn(argv, parent=parent, is_subreaper=True)
+
+    def fence(self) -> None:
+        """The process is dead: its calls never return and change nothing any more."""
+        self._is_fenced = True
+
+    def die(self, code: int = -signal.SIGKILL) -> None:
+        """End this life of the supervisor: fenced, its children reparented."""
+        self.fence()
+        self._execution.table.end(self.process, code)
+
+    async def run(
+        self,
+        argv: Sequence[str],
+        *,
+        deadline_s: float,
+        env: Mapping[str, str],  # noqa: ARG002 - no simulated program looks at its environment
+        stdout: AppendTo | Output = Output.CAPTURE,
+        stderr: AppendTo | Output = Output.CAPTURE,
+        stdout_limit_bytes: int = 1 << 20,
+    ) -> Finished:
+        """Run a command to its end.
+
+        When the deadline passes or the caller is cancelled, the command gets SIGKILL. What it daemonized lives on.
+
+        Raises:
+            FileNotFoundError: argv[0] cannot be executed.
+            DeadlineExceededError: the deadline passed.
+            OSError: the file of an AppendTo cannot be opened.
+            ValueError: argv[0] is not absolute.
+        """
+        _check(argv)
+        await self._let_others_run()
+        out, err = self._open(stdout), self._open(stderr)
+        started_s = anyio.current_time()
+        child = self._start(argv, out, err)
+        end: Exit | None = None
+        try:
+            with anyio.move_on_after(deadline_s):
+                end = await child.wait()
+        finally:
+            if child.exit is None and not self._is_fenced:
+                child.signal(signal.SIGKILL)
+        await self._stay_dead()
+        end = end or (child.exit if child.exit is not None and child.exit.code != -signal.SIGKILL else None)
+        if end is None:
+            raise DeadlineExceededError(f"{argv[0]} did not end within {deadline_s:g} s")
+        return Finished(
+            exit=end,
+            elapsed_s=anyio.current_time() - started_s,
+            stdout=bytes(out.data[:stdout_limit_bytes]) if isinstance(out, Captured) else b"",
+            stderr=bytes(err.data[-_STDERR_TAIL_BYTES:]) if isinstance(err, Captured) else b"",
+        )
+
+    async def spawn(
+        self,
+        argv: Sequence[str],
+        *,
+        env: Mapping[str, str],  # noqa: ARG002 - as in `run`
+        stdout: AppendTo | Output,
+        stderr: AppendTo | Output,
+    ) -> Child:
+        """Start a long-lived command and own it.
+
+        Raises:
+            FileNotFoundError: argv[0] cannot be executed.
+            OSError: the file of an AppendTo cannot be opened.
+            ValueError: argv[0] is not absolute, or output is to be captured, which nobody would read.
+        """
+        _check(argv)
+        if Output.CAPTURE in {stdout, stderr}:
+            raise ValueError("the output of a long-lived command goes to a file or nowhere")
+        await self._let_others_run()
+        return self._start(argv, self._open(stdout), self._open(stderr))
+
+    async def adopt(self, pid: int) -> Child:
+        """Own a process that became a child of ours.
+
+        Raises:
+            ProcessLookupError: there is no such process, or it is no child of ours.
+            ValueError: it is owned already.
+        """
+        await self._let_others_run()
+        process = self._execution.table.get(pid)
+        if process is None or process.parent != self.process.pid:
+            raise ProcessLookupError(errno.ESRCH, f"process {pid} is no child of ours")
+        if process.is_owned:
+            raise ValueError(f"process {pid} is owned already")
+        return SimChild(self._execution, process)
+
+    async def find(self, *, argument: str) -> tuple[ProcessIdentity, ...]:
+        """The running processes that have this exact string as one argument, by pid."""
+        await self._let_others_run()
+        return tuple(identity for identity, _ in self._find(argument.__eq__))
+
+    async def find_arguments(self, *, prefix: str) -> tuple[tuple[ProcessIdentity, str], ...]:
+        """The running processes with an argument that begins with this, and that argument, by pid."""
+        await self._let_others_run()
+        return self._find(lambda argument: argument.startswith(prefix))
+
+    async def is_alive(self, identity: ProcessIdentity) -> bool:
+        """Whether exactly this process exists and is not a zombie."""
+        await self._let_others_run()
+        process = self._execution.table.exactly(identity)
+        return process is not None and process.is_running
+
+    async def kill_and_wait(self, identity: ProcessIdentity, *, deadline_s: float) -> None:
+        """SIGKILL exactly this process, ours or not, and wait until it is gone (and reaped where it is our child).
+
+        Raises:
+            DeadlineExceededError: it is still there.
+            ValueError: it is this process.
+        """
+        if identity.pid == self.process.pid:
+            raise ValueError("that would end this process")
+        await self._let_others_run()
+        process = self._execution.table.exactly(identity)
+        if process is None:
+            return
+        is_ours = process.parent == self.process.pid
+        gone = anyio.Event()
+        process.reaped.append(gone.set)
+        if not is_ours:
+            process.ended.append(gone.set)
+        self._execution.table.signal(process, signal.SIGKILL)
+        if process.is_reaped or (not is_ours and not process.is_running):
+            return
+        with anyio.move_on_after(deadline_s):
+            await gone.wait()
+            await self._stay_dead()
+            return
+        await self._stay_dead()
+        raise DeadlineExceededError(f"process {identity.pid} did not end within {deadline_s:g} s of SIGKILL")
+
+    # ----------------------------------------------------------------------------------------------------------- parts
+
+    def _start(self, argv: Sequence[str], out: OutputHandle, err: OutputHandle) -> SimChild:
+        process = self._execution.start(argv, parent=self.process.pid, stdout=out, stderr=err)
+        return SimChild(self._execution, process)
+
+    def _open(self, output: AppendTo | Output) -> OutputHandle:
+        match output:
+            case AppendTo(path=path):
+                return self._execution.files.open_append(path, mode=_LOG_MODE)
+            case Output.CAPTURE:
+                return Captured()
+            case _:
+                return Discarded()
+
+    def _find(self, is_wanted: Callable[[str], bool]) -> tuple[tuple[ProcessIdentity, str], ...]:
+        found = []
+        for process in self._execution.table:
+            argument = next(filter(is_wanted, process.arguments), None) if process.is_running else None
+            if argument is not None:
+                found.append((process.identity, argument))
+        return tuple(found)
+
+    async def _let_others_run(self) -> None:
+        if not self._is_fenced:
+            await lowlevel.checkpoint()
+        await self._stay_dead()
+
+    async def _stay_dead(self) -> None:
+        if self._is_fenced:
+            await anyio.sleep_forever()
+
+
+def _check(argv: Sequence[str]) -> None:
+    if not argv or not posixpath.isabs(argv[0]):
+        raise ValueError(f"a command is a list with an absolute path first, not {list(argv)!r}")

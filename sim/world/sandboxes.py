@@ -1,0 +1,196 @@
+"""Sandboxes of a simulated machine: the kernel of `sim.world.runsc`, in a process, in virtual time."""
+
+from __future__ import annotations
+
+import math
+import signal
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import anyio
+
+from sim.world.runsc.machine import Answer, Handle
+from sim.world.runsc.questions import boot
+from sim.world.runsc.sentry import Effect, GoferEnds, Reply, SandboxEnds, Sentry, Write
+
+if TYPE_CHECKING:
+    from sim.world.execution import Execution
+    from sim.world.process_table import SimProcess
+    from sim.world.runsc.settings import RunscSettings
+
+
+class SimSandbox:
+    """One sandbox's process.
+
+    Args:
+        execution: the machine.
+        process: of the sandbox.
+        sentry: what runs in it.
+    """
+
+    def __init__(self, execution: Execution, process: SimProcess, sentry: Sentry) -> None:
+        self.process = process
+        self.sentry = sentry
+        self._execution = execution
+        self._answers: dict[int, Answer] = {}
+        self._answered: dict[int, anyio.Event] = {}
+        self._calls = 0
+        self._changed = anyio.Event()
+        self._due_s = -math.inf
+        self._gofers: set[int] = set()
+        process.handlers[signal.SIGTERM] = lambda: self._perform(sentry.terminate())
+        process.ended.append(self._ended)
+        process.continued.append(self._change)
+
+    async def ask(self, method: str, argument: Mapping[str, Any], stdio: Sequence[Handle]) -> Answer:
+        """Ask what runs in it, and wait for the answer; a stopped process takes no question, a dead one refuses it."""
+        while self.process.is_stopped:
+            await self._changed.wait()
+        if not self.process.is_running:
+            return Answer(refused=True)
+        self._calls += 1
+        call = self._calls
+        answered = self._answered[call] = anyio.Event()
+        if "gofer" in argument:
+            self.watch_gofer(argument["gofer"])
+        self._perform(self.sentry.ask(call, method, argument, stdio, anyio.current_time()))
+        if self.sentry.next_s() < self._due_s:
+            self._change()
+        try:
+            await answered.wait()
+        finally:
+            del self._answered[call]
+            self.sentry.forget(call)
+        return self._answers.pop(call)
+
+    async def run(self) -> None:
+        """Let its programs run until it ends."""
+        while self.process.is_running:
+            changed = self._changed
+            self._due_s = math.inf if self.process.is_stopped else self.sentry.next_s()
+            with anyio.CancelScope(deadline=self._due_s):
+                await changed.wait()
+            if not self.process.is_stopped and not self.sentry.is_over:
+                self._perform(self.sentry.advance(anyio.current_time()))
+
+    def watch_gofer(self, pid: int) -> None:
+        """Be told when a file server ends, and take it along when this ends."""
+        gofer = self._execution.table.get(pid)
+        if gofer is not None:
+            self._gofers.add(pid)
+            gofer.ended.append(lambda: self._gofer_ended(pid))
+
+    def _gofer_ended(self, pid: int) -> None:
+        self._gofers.discard(pid)
+        if self.process.is_running:
+            self._perform(self.sentry.gofer_died(pid, anyio.current_time()))
+            self._change()
+
+    def _change(self) -> None:
+        self._changed.set()
+        self._changed = anyio.Event()
+
+    def _perform(self, effects: Sequence[Effect]) -> None:
+        for effect in effects:
+            match effect:
+                case Write(handle, data):
+                    handle.write(data)
+                case Reply(call, answer):
+                    if call in self._answered:
+                        self._answers[call] = answer
+                        self._answered[call].set()
+                case GoferEnds(pid):
+                    self._end_gofer(pid)
+                case SandboxEnds(code):
+                    self._execution.table.end(self.process, code)
+
+    def _end_gofer(self, pid: int) -> None:
+        self._gofers.discard(pid)
+        gofer = self._execution.table.get(pid)
+        if gofer is not None:
+            self._execution.table.end(gofer, 0)
+
+    def _ended(self) -> None:
+        """Its process is gone: nothing is answered any more, and its file servers have nobody to serve."""
+        self.sentry.is_over = True
+        for call, answered in self._answered.items():
+            self._answers.setdefault(call, Answer(eof=True))
+            answered.set()
+        for pid in tuple(self._gofers):
+            self._end_gofer(pid)
+        self._change()
+
+
+class SimMachine:
+    """The `Machine` of one runsc command on a simulated machine.
+
+    Args:
+        execution: the machine.
+        process: the command's.
+        settings: of this runsc.
+    """
+
+    def __init__(self, execution: Execution, process: SimProcess, settings: RunscSettings) -> None:
+        self._execution = execution
+        self._process = process
+        self._settings = settings
+        self._tied: list[SimProcess] = []
+        files = execution.files
+        self.read, self.replace, self.create, self.append = files.read, files.replace, files.create, files.append
+        self.remove, self.names, self.make_directories = files.remove, files.names, files.make_directories
+        self.directory_mode, self.holds_file = files.directory_mode, files.holds_file
+
+    def now_s(self) -> float:
+        """The virtual clock."""
+        return anyio.current_time()
+
+    def write(self, handle: Handle, data: bytes) -> None:
+        """Write to an output."""
+        handle.write(data)
+
+    def create_socket(self, path: str) -> None:
+        """Put a file where the socket would be: nothing here connects to it."""
+        self._execution.files.replace(path, b"")
+
+    def spawn_gofer(self, root: str) -> int:
+        """Start a file server: a process that does nothing but live."""
+        arguments = ("runsc-gofer", f"--root={root}", "gofer")
+        return self._execution.table.spawn(arguments, parent=self._process.pid).pid
+
+    def spawn_sandbox(self, root: str, facts: Mapping[str, Any], stdio: Sequence[Handle]) -> int:
+        """Start a sandbox, which dies with this command until `let_go`."""
+        arguments = ("runsc-sandbox", f"--root={root}", "boot", facts["id"])
+        process = self._execution.table.spawn(arguments, parent=self._process.pid)
+        sandbox = SimSandbox(self._execution, process, boot(self._settings, self, facts, stdio))
+        sandbox.watch_gofer(facts["gofer"])
+        self._tied.append(process)
+        self._execution.start_sandbox(sandbox)
+        return process.pid
+
+    def let_go(self, pid: int) -> None:
+        """From now on that sandbox outlives the command."""
+        self._tied = [each for each in self._tied if each.pid != pid]
+
+    def kill(self, pid: int) -> None:
+        """SIGKILL a process."""
+        found = self._execution.table.get(pid)
+        if found is not None:
+            self._execution.table.signal(found, signal.SIGKILL)
+
+    def is_there(self, pid: int) -> bool:
+        """Whether it is there, if only as a zombie; a zombie of the command's own is waited for on the way."""
+        found = self._execution.table.get(pid)
+        if found is not None and not found.is_running and found.parent == self._process.pid:
+            self._execution.table.reap(found)
+            return False
+        return found is not None
+
+    def is_running(self, pid: int) -> bool:
+        """Whether it is there and no zombie."""
+        found = self._execution.table.get(pid)
+        return found is not None and found.is_running
+
+    def command_ended(self) -> None:
+        """The command is over: what was still tied to it dies with it."""
+        for process in self._tied:
+            self._execution.table.signal(process, signal.SIGKILL)

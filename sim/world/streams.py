@@ -1,0 +1,166 @@
+"""Bytes between two simulated processes, as through a connected pair of unix sockets."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final, NoReturn
+
+import anyio
+from anyio import lowlevel
+from anyio.abc import ByteStream
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+# net.core.wmem_default of Linux: what a unix socket takes that nobody reads.
+_BUFFER_BYTES: Final = 212_992
+
+
+class _Pipe:
+    """One direction: bytes that were sent and are not yet received.
+
+    Attributes:
+        is_ended: nothing more will be sent.
+        is_abandoned: nobody will receive any more.
+        is_reset: the other end was closed over bytes that it had not received; told once.
+    """
+
+    def __init__(self) -> None:
+        self.content = bytearray()
+        self.is_ended = False
+        self.is_abandoned = False
+        self.is_reset = False
+        self._changed = anyio.Event()
+
+    def tell(self) -> None:
+        self._changed.set()
+
+    async def wait(self) -> None:
+        if self._changed.is_set():
+            self._changed = anyio.Event()
+        await self._changed.wait()
+
+
+class _Guard:
+    """Only one task at a time, as anyio has it for each direction of a stream."""
+
+    def __init__(self, action: str) -> None:
+        self._action = action
+        self._is_busy = False
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        if self._is_busy:
+            raise anyio.BusyResourceError(self._action)
+        self._is_busy = True
+        try:
+            yield
+        finally:
+            self._is_busy = False
+
+
+class SimStream(ByteStream):
+    """One end of a connection, with the errors of anyio's unix streams."""
+
+    def __init__(self, incoming: _Pipe, outgoing: _Pipe) -> None:
+        self._incoming = incoming
+        self._outgoing = outgoing
+        self._is_closed = False
+        self._is_fenced = False
+        self.on_close: Callable[[SimStream], object] | None = None
+        self._receiving = _Guard("reading from")
+        self._sending = _Guard("writing to")
+
+    async def receive(self, max_bytes: int = 65536) -> bytes:
+        """What has come, at most so much; waits until something has.
+
+        Raises:
+            EndOfStream: nothing more will come.
+            ClosedResourceError: this end is closed.
+            BrokenResourceError: the other end was closed without having received everything.
+        """
+        await lowlevel.checkpoint()
+        pipe = self._incoming
+        with self._receiving.held():
+            while True:
+                if self._is_closed:
+                    await self._end()
+                if pipe.content:
+                    data = bytes(pipe.content[:max_bytes])
+                    del pipe.content[:max_bytes]
+                    pipe.tell()
+                    return data
+                if pipe.is_reset:
+                    pipe.is_reset = False
+                    raise anyio.BrokenResourceError
+                if pipe.is_ended:
+                    raise anyio.EndOfStream
+                await pipe.wait()
+
+    async def send(self, item: bytes) -> None:
+        """Send everything; waits while the other end has too much to receive.
+
+        Raises:
+            ClosedResourceError: this end is closed.
+            BrokenResourceError: the other end is closed, or this one said that it sends no more.
+        """
+        await lowlevel.checkpoint()
+        pipe = self._outgoing
+        with self._sending.held():
+            view = memoryview(item)
+            while view:
+                if self._is_closed:
+                    await self._end()
+                if pipe.is_abandoned or pipe.is_ended:
+                    raise anyio.BrokenResourceError
+                room = _BUFFER_BYTES - len(pipe.content)
+                if room > 0:
+                    pipe.content += view[:room]
+                    view = view[room:]
+                    pipe.tell()
+                else:
+                    await pipe.wait()
+
+    async def send_eof(self) -> None:
+        """Say that nothing more will be sent; receiving goes on."""
+        with self._sending.held():
+            if self._is_closed:
+                return
+            self._outgoing.is_ended = True
+            self._outgoing.tell()
+        await lowlevel.checkpoint()
+
+    async def aclose(self) -> None:
+        """Close both directions; again does nothing."""
+        self.close()
+        await lowlevel.checkpoint()
+
+    def close(self) -> None:
+        """Close both directions at once, as when the process ends."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        self._outgoing.is_ended = True
+        self._outgoing.is_reset = bool(self._incoming.content)
+        self._incoming.is_abandoned = True
+        self._incoming.content.clear()
+        self._outgoing.tell()
+        self._incoming.tell()
+        if self.on_close is not None:
+            self.on_close(self)
+
+    def fence(self) -> None:
+        """The process is dead: the other end finds this one closed; calls on this one never return."""
+        self._is_fenced = True
+        self.close()
+
+    async def _end(self) -> NoReturn:
+        if self._is_fenced:
+            await anyio.sleep_forever()
+        raise anyio.ClosedResourceError
+
+
+def connected_pair() -> tuple[SimStream, SimStream]:
+    """Two ends of a connection; socketpair(2)."""
+    there, back = _Pipe(), _Pipe()
+    return SimStream(back, there), SimStream(there, back)

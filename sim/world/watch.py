@@ -1,0 +1,115 @@
+"""Changes of simulated directories, told by the disk the moment they happen."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Final
+
+import anyio
+from anyio import lowlevel
+
+from sim.world import lookup
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from sim.world.disk import SimDisk
+    from sim.world.nodes import Directory
+
+# Of so many names nobody picks single ones: look at everything.
+_NAMES_MAX: Final = 4096
+
+
+class SimWatch:
+    """The simulated `Watch`. It never sleeps; what comes before somebody looks comes together."""
+
+    def __init__(self, disk: SimDisk) -> None:
+        self._disk = disk
+
+    @asynccontextmanager
+    async def changes(self, directory: Path) -> AsyncIterator[AsyncIterator[frozenset[str]]]:
+        """Names of direct entries that changed, in batches; not recursive.
+
+        An empty set means: look at everything. A directory that is absent at first is waited for.
+        """
+        await lowlevel.checkpoint()
+        observer = _Observer(self._disk, directory)
+        try:
+            yield observer.batches
+        finally:
+            observer.close()
+
+
+class _Observer:
+    """Watches one path, through whatever stands there."""
+
+    def __init__(self, disk: SimDisk, path: Path) -> None:
+        self._disk = disk
+        self._path = path
+        self.batches = _Batches()
+        self._watched = self._look()
+        self._listen()
+        disk.layout_listeners.append(self._look_again)
+
+    def close(self) -> None:
+        self._listen_no_more()
+        # A power failure has cleared them.
+        if self._look_again in self._disk.layout_listeners:
+            self._disk.layout_listeners.remove(self._look_again)
+
+    def _look_again(self) -> None:
+        """Whether the path names another directory than before: it, one above it or a symlink was exchanged."""
+        found = self._look()
+        if found is not self._watched:
+            self._listen_no_more()
+            self._watched = found
+            self._listen()
+            self.batches.put(None)
+
+    def _look(self) -> Directory | None:
+        try:
+            return lookup.find_directory(self._disk.top, self._path)
+        except OSError:
+            return None
+
+    def _listen(self) -> None:
+        if self._watched is not None:
+            self._watched.listeners.append(self.batches.put)
+
+    def _listen_no_more(self) -> None:
+        if self._watched is not None and self.batches.put in self._watched.listeners:
+            self._watched.listeners.remove(self.batches.put)
+
+
+class _Batches:
+    """Changes that were told and are not yet taken, put together; bounded, as more than some names become none."""
+
+    def __init__(self) -> None:
+        # In the order in which they came: that of a set of strings changes with PYTHONHASHSEED.
+        self._names: dict[str, None] = {}
+        self._is_everything = False
+        self._came = anyio.Event()
+
+    def put(self, name: str | None) -> None:
+        """Tell a name, or None for everything."""
+        if name is not None:
+            self._names[name] = None
+        self._is_everything |= name is None or len(self._names) > _NAMES_MAX
+        if self._is_everything:
+            self._names.clear()
+        self._came.set()
+
+    def __aiter__(self) -> _Batches:
+        return self
+
+    async def __anext__(self) -> frozenset[str]:
+        await lowlevel.checkpoint()
+        while not self._names and not self._is_everything:
+            if self._came.is_set():
+                self._came = anyio.Event()
+            await self._came.wait()
+        names = frozenset() if self._is_everything else frozenset(self._names)
+        self._names.clear()
+        self._is_everything = False
+        return names

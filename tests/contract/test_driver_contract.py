@@ -1,0 +1,239 @@
+"""The driver of actors/runsc on the model, the fake program and the real binary: whole lives of sandboxes."""
+
+import random
+
+import anyio
+import attrs
+import pytest
+
+from actors.assignment import Container, Resources, Rootfs
+from actors.bundle.capabilities import claims_of
+from actors.bundle.config import Membership
+from actors.bundle.writer import bundle_directory, compose, write_bundle, write_pause_bundle
+from actors.runsc.activation import ContainerPlan, SandboxPlan, start_cold, start_restored
+from actors.runsc.answers import Status
+from actors.runsc.driver import Deadlines, Runsc
+from actors.runsc.flags import GlobalFlags
+from actors.runsc.ids import fresh_activation, fresh_container_ids
+from actors.runsc.record import ROOT_CONTAINER, SandboxRecord, read_record
+from actors.runsc.teardown import RUNSC_ROOT, end_activation, find_leftovers
+from actors.runsc.version import Flavour, runtime_version
+from sim.world.wall import SimWall
+from statemachine.problem import ProblemError, Step
+from statemachine.reasons import Reason
+from tests.contract.benches import COUNT
+from tests.contract.faces import on
+
+
+class Stage:
+    """Activations on a bench."""
+
+    def __init__(self, bench):
+        self.bench = bench
+        self.wall = SimWall(random.Random(7))
+        self.sandboxes = bench.directory / "sandboxes"
+
+    def container(self, name, *argv):
+        source = Rootfs(path=bench_path(self.bench), argv=argv or ("sh", "-c", COUNT), env=(("PATH", "/bin"),))
+        return Container(name=name, source=source, limits=Resources())
+
+    async def plan(self, *containers, deadlines=Deadlines()):
+        bench = self.bench
+        activation = self.sandboxes / fresh_activation(self.wall)
+        ids = fresh_container_ids(self.wall, [ROOT_CONTAINER, *(each.name for each in containers)])
+        path = bench_path(bench, bench.runsc)
+        version = await runtime_version(bench.processes, path, step=Step.CREATE)
+        record = SandboxRecord(
+            activation=activation.name,
+            actor="a1",
+            boot_id=self.wall.boot_id(),
+            runtime_path=path,
+            runtime_version=version.text,
+            flags=GlobalFlags(),
+            container_ids=ids,
+        )
+        pause = await write_pause_bundle(bench.files, activation, hostname="a1", machine="x86_64")
+        plans = []
+        for each in containers:
+            membership = Membership(name=each.name, sandbox_id=ids[ROOT_CONTAINER])
+            config = await compose(
+                bench.files, each, membership=membership, hostname="a1", claims=claims_of(containers)
+            )
+            bundle = await write_bundle(bench.files, bundle_directory(activation, each.name), config)
+            plans.append(ContainerPlan(name=each.name, bundle=bundle, log=bench.out(each.name)))
+        runsc = Runsc(
+            path=path,
+            flags=record.flags,
+            processes=bench.processes,
+            files=bench.files,
+            root=activation / RUNSC_ROOT,
+            deadlines=deadlines,
+        )
+        return runsc, SandboxPlan(record=record, pause_bundle=pause, containers=tuple(plans))
+
+    async def start(self, *containers):
+        return await start_cold(*await self.plan(*containers))
+
+    async def restore(self, image, *containers):
+        runsc, plan = await self.plan(*containers)
+        return await start_restored(runsc, plan, image)
+
+    async def end(self, sandbox):
+        bench = self.bench
+        await end_activation(bench.processes, bench.files, sandbox.runsc.activation, owned=sandbox.owned)
+        sandbox.close()
+
+    async def suspend(self, sandbox, name="s1"):
+        image = self.bench.directory / "images" / name
+        await sandbox.freeze()
+        await sandbox.checkpoint_into(image)
+        await self.end(sandbox)
+        return image
+
+    async def leftovers(self):
+        return await find_leftovers(self.bench.processes, self.bench.files, self.sandboxes)
+
+
+def bench_path(bench, path=None):
+    return type(bench.directory)(path or bench.rootfs)
+
+
+def test_an_actor_goes_on_over_three_lives_and_leaves_nothing(every_face):
+    @on(every_face)
+    async def _(bench):
+        stage = Stage(bench)
+        containers = stage.container("c1"), stage.container("c2")
+        sandbox = await stage.start(*containers)
+        assert set(sandbox.gofers) == {"pause", "c1", "c2"}
+        assert await read_record(bench.files, sandbox.runsc.activation) == sandbox.record
+        for life in range(1, 4):
+            for name in ("c1", "c2"):
+                await bench.counted(name, 4 * life)
+            image = await stage.suspend(sandbox, f"s{life}")
+            assert await stage.leftovers() == ()
+            sandbox = await stage.restore(image, *reversed(containers))
+        for name in ("c1", "c2"):
+            lines = await bench.counted(name, 16)
+            assert lines == [str(number) for number in range(len(lines))]
+        await stage.end(sandbox)
+        assert await stage.leftovers() == ()
+
+
+def test_ends_are_noticed_told_and_left_out_of_the_snapshot(every_face):
+    @on(every_face)
+    async def _(bench):
+        stage = Stage(bench)
+        ends = {"ok": ("true",), "seven": ("sh", "-c", "sleep 0.2; exit 7"), "killed": ("sh", "-c", "kill -9 $$")}
+        sandbox = await stage.start(
+            stage.container("c1"), *(stage.container(name, *argv) for name, argv in ends.items())
+        )
+        for name, code in {"ok": 0, "seven": 7, "killed": 137}.items():
+            await sandbox.ended(name)
+            assert await sandbox.exit_code(name) == code
+            assert (await sandbox.inspect(name)).status is Status.STOPPED
+            await sandbox.delete_exited(name)
+        sandbox = await stage.restore(await stage.suspend(sandbox), stage.container("c1"))
+        count = len(await bench.lines("c1"))
+        await bench.counted("c1", count + 3)
+        await stage.end(sandbox)
+
+
+def test_whether_it_is_frozen_is_asked_of_the_sandbox(every_face):
+    @on(every_face)
+    async def _(bench):
+        stage = Stage(bench)
+        sandbox = await stage.start(stage.container("c1"))
+        assert not await sandbox.is_frozen()
+        await sandbox.freeze()
+        assert await sandbox.is_frozen()
+        await sandbox.thaw()
+        assert not await sandbox.is_frozen()
+        await stage.end(sandbox)
+
+
+def test_a_failed_command_is_classified_and_the_end_is_noticed_all_the_same(every_face):
+    @on(every_face)
+    async def _(bench):
+        stage = Stage(bench)
+        sandbox = await stage.start(stage.container("c1"), stage.container("c2"))
+        with pytest.raises(ProblemError) as failed:
+            await sandbox.execute("c1", ["/nope"], deadline_s=10)
+        assert failed.value.problem.reason is Reason.COMMAND_NOT_FOUND
+        await sandbox.signal("c1", "KILL")
+        with anyio.fail_after(10):
+            await sandbox.ended("c1")
+        assert await sandbox.exit_code("c1") == 137
+        await stage.end(sandbox)
+
+
+def test_a_command_that_outlives_its_deadline_does_not_spoil_the_next_snapshot(face):
+    @on(face)
+    async def _(bench):
+        stage = Stage(bench)
+        sandbox = await stage.start(stage.container("c1"))
+        with pytest.raises(ProblemError) as failed:
+            await sandbox.execute("c1", ["sh", "-c", "sleep 100 & sleep 101; true"], deadline_s=0.5)
+        assert failed.value.problem.reason is Reason.STEP_DEADLINE_EXCEEDED
+        sandbox = await stage.restore(await stage.suspend(sandbox), stage.container("c1"))
+        await stage.end(sandbox)
+
+
+def test_a_start_of_a_command_that_does_not_exist_is_undone_by_the_teardown(face):
+    @on(face)
+    async def _(bench):
+        stage = Stage(bench)
+        runsc, plan = await stage.plan(stage.container("c1"), stage.container("c2", "/nope"))
+        with pytest.raises(ProblemError) as failed:
+            await start_cold(runsc, plan)
+        assert (failed.value.problem.reason, failed.value.problem.subject) == (Reason.COMMAND_NOT_FOUND, "c2")
+        await end_activation(bench.processes, bench.files, runsc.activation)
+        assert await stage.leftovers() == ()
+
+
+@pytest.mark.parametrize("after_ms", [0, 10, 40, 90, 150, 220])
+def test_a_start_that_is_cancelled_at_any_time_leaves_nothing(face, after_ms):
+    @on(attrs.evolve(face, is_instant=False))
+    async def _(bench):
+        stage = Stage(bench)
+        runsc, plan = await stage.plan(stage.container("c1"), stage.container("c2"))
+        with anyio.move_on_after(after_ms / 1000):
+            (await start_cold(runsc, plan)).close()
+        await end_activation(bench.processes, bench.files, runsc.activation)
+        assert await stage.leftovers() == ()
+
+
+def test_a_hung_sandbox_is_told_at_the_deadline_and_ends_all_the_same(face):
+    @on(face)
+    async def _(bench):
+        stage = Stage(bench)
+        runsc, plan = await stage.plan(stage.container("c1"), deadlines=Deadlines(query_s=0.3, freeze_s=0.3))
+        sandbox = await start_cold(runsc, plan)
+        bench.send(sandbox.process.identity.pid, 19)
+        for question in (sandbox.inspect("c1"), sandbox.freeze()):
+            with pytest.raises(ProblemError) as failed:
+                await question
+            assert failed.value.problem.reason is Reason.STEP_DEADLINE_EXCEEDED
+        await stage.end(sandbox)
+        assert await stage.leftovers() == ()
+
+
+def test_a_sandbox_that_died_is_noticed_at_once_and_what_is_asked_of_it_says_so(face):
+    @on(face)
+    async def _(bench):
+        stage = Stage(bench)
+        sandbox = await stage.start(stage.container("c1"))
+        sandbox.process.signal(9)
+        assert (await sandbox.died()).code == -9
+        await sandbox.ended("c1")
+        for ask in (sandbox.exit_code("c1"), sandbox.freeze(), sandbox.checkpoint_into(bench.directory / "i")):
+            with pytest.raises(ProblemError) as failed:
+                await ask
+            assert failed.value.problem.reason in {Reason.SANDBOX_DIED, Reason.RUNTIME_FAILED}
+        await stage.end(sandbox)
+
+
+def test_both_flavours_are_known_by_their_versions(head):
+    @on(head)
+    async def _(bench):
+        version = await runtime_version(bench.processes, bench_path(bench, bench.runsc), step=Step.CREATE)
+        assert version.flavour is Flavour.HEAD

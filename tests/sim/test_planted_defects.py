@@ -1,0 +1,98 @@
+"""Defects, planted one at a time: the walk of a fitting life finds each by the fitting invariant; without it, nothing.
+
+Each is one function that is exchanged for one that does a little less, as a slip of a hand would.
+"""
+
+import pytest
+
+from actors.generations import Verdict, judge
+from actors.manifest import CHECKPOINT_FILES, SnapshotFile
+from actors.ports import Exit
+from actors.steps import suspend, teardown, thaw
+from actors.steps.stage import Freeze
+from sim.lives import LIVES
+from sim.walker import How, every, named, walk
+from sim.world.processes import SimChild
+from supervisor import admitting
+
+KILLED = (How.BEFORE, How.AFTER)
+
+
+def skip_the_thaw(monkeypatch):
+    async def resume_once(stage, step):
+        stage.freeze = Freeze.NOT_FROZEN
+
+    monkeypatch.setattr(thaw, "resume_once", resume_once)
+
+
+def write_the_manifest_first(monkeypatch):
+    """The files are only looked at before the manifest is written, and nobody syncs them."""
+
+    async def prove(files, directory, **_options):
+        found = [(name, await files.lstat(directory / name)) for name in CHECKPOINT_FILES]
+        digests = [await files.digest(directory / name) for name in CHECKPOINT_FILES]
+        return tuple(
+            SnapshotFile(name=name, size_bytes=stat.size_bytes, blake3=digest)
+            for (name, stat), digest in zip(found, digests, strict=True)
+        )
+
+    monkeypatch.setattr(suspend, "prove", prove)
+
+
+def do_not_undo_the_sandbox(monkeypatch):
+    async def end_sandbox(stage):
+        stage.activation, stage.sandbox, stage.freeze = None, None, Freeze.NOT_FROZEN
+
+    monkeypatch.setattr(teardown, "end_sandbox", end_sandbox)
+
+
+def steal_exit_codes(monkeypatch):
+    """Somebody else waits for the process that tells a container's exit code, so that its own is lost."""
+    collect = SimChild._collect
+
+    def late(child):
+        collect(child)
+        if child._exit is not None and "wait" in child._process.arguments:
+            child._exit = Exit(code=None)
+
+    monkeypatch.setattr(SimChild, "_collect", late)
+
+
+def let_a_stale_generation_win(monkeypatch):
+    def generous(known, new):
+        verdict = judge(known, new)
+        return Verdict.UPDATE if verdict is Verdict.STALE else verdict
+
+    monkeypatch.setattr(admitting, "judge", generous)
+
+
+DEFECTS = {
+    "the thaw is skipped": (skip_the_thaw, "refused-suspend", every(20), KILLED, "FrozenIsNotRunning"),
+    "the manifest is written first": (
+        write_the_manifest_first,
+        "suspend-resume",
+        named("manifest.json"),
+        (How.AFTER, How.POWER),
+        "SnapshotsAreWhole",
+    ),
+    "the sandbox is not undone": (do_not_undo_the_sandbox, "run-stop", every(20), KILLED, "NothingLeft"),
+    "the reaper steals": (steal_exit_codes, "ends-by-itself", every(20), KILLED, "ExitCodesAreRight"),
+    "a stale generation wins": (let_a_stale_generation_win, "new-generations", every(60), KILLED, "WhatWasToldIsKept"),
+}
+
+
+@pytest.mark.parametrize("defect", DEFECTS)
+def test_a_planted_defect_is_found_and_nothing_without_it(monkeypatch, defect):
+    plant, life, share, how, invariant = DEFECTS[defect]
+    sound = walk(LIVES[life], share=share, how=how)
+    assert sound.walked
+    assert not sound.violations, str(sound)
+    plant(monkeypatch)
+    assert invariant in walk(LIVES[life], share=share, how=how).names
+
+
+def test_only_a_power_cut_shows_that_the_manifest_came_too_early(monkeypatch):
+    write_the_manifest_first(monkeypatch)
+    report = walk(LIVES["suspend-resume"], share=named("manifest.json"), how=tuple(How))
+    assert report.undisturbed == ()
+    assert {each.how for each in report.walked if each.violations} == {How.POWER}

@@ -1,0 +1,135 @@
+"""The crash-point walker: what it lists, what it walks, what it says; and a share of every life, walked."""
+
+import pytest
+
+from sim.lives import LIVES, ActorLife
+from sim.walker import How, Point, between, crash, every, named, points_of, walk
+from statemachine import commands as c
+from statemachine.states import State
+from supervisor.life import Life
+
+SHARES = {
+    "run-stop": 9,
+    "suspend-resume": 13,
+    "three-containers": 53,
+    "refused-suspend": 11,
+    "failed-start": 9,
+    "backing-off": 31,
+    "ends-by-itself": 13,
+    "new-generations": 31,
+}
+"""Every which point is walked in the usual run of the tests; together some 60 of 1,260."""
+
+
+@pytest.mark.parametrize("name", LIVES)
+def test_a_crash_at_any_point_violates_nothing(name):
+    report = walk(LIVES[name], seed=1, share=every(SHARES[name], first=2), how=tuple(How))
+    assert len(report.walked) >= 9
+    assert not report.violations, str(report)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", LIVES)
+def test_a_kill_at_every_third_point_violates_nothing(name):
+    report = walk(LIVES[name], share=every(3), how=tuple(How))
+    assert not report.violations, str(report)
+
+
+def test_every_command_that_is_performed_today_is_performed_in_the_lives_together(monkeypatch):
+    performed = set()
+    perform = Life._perform
+
+    async def noting(life, command, children):
+        performed.add(type(command))
+        await perform(life, command, children)
+
+    monkeypatch.setattr(Life, "_perform", noting)
+    for life in LIVES.values():
+        points_of(life)
+    of_gpus = {c.DetectGpus, c.GenerateSpec, c.PartitionGpus, c.InjectEdits}
+    assert performed == set(c.COMMANDS) - of_gpus
+
+
+# ---- points
+
+
+@pytest.fixture(scope="module")
+def points():
+    found, violations = points_of(LIVES["suspend-resume"])
+    assert violations == ()
+    return found
+
+
+def test_the_lines_and_marks_of_a_journal_are_points_with_their_names(points):
+    told = [point.name.rpartition(": ")[2] for point in points if "journal.jsonl" in point.name]
+    assert told[:5] == [
+        "base",
+        "Assigned -> Creating",
+        "Creating -> Verifying",
+        "Verifying -> Running",
+        "Running -> Suspending",
+    ]
+    assert told[5:9] == ["mark Paused", "mark FilesWritten", "mark FilesProven", "mark ManifestWritten"]
+    assert told[-1] == "Stopping -> Terminated"
+
+
+@pytest.mark.parametrize(
+    "what",
+    [
+        "files.replace /var/lib/greenroom/actors/a1/status.json",
+        "files.remove_tree",
+        "files.sync_tree",
+        "processes.run /usr/bin/runsc",
+        "processes.adopt",
+        "processes.signal",
+        "net.send",
+    ],
+)
+def test_whatever_changes_the_world_is_a_point(points, what):
+    assert any(point.name.startswith(what) for point in points)
+
+
+def test_the_same_seed_has_the_same_points(points):
+    assert points_of(LIVES["suspend-resume"])[0] == points
+
+
+def test_shares_choose_points():
+    points = [Point(number=number, name=f"call {number % 3}") for number in range(10, 20)]
+    assert [each.number for each in every(4)(points)] == [10, 14, 18]
+    assert [each.number for each in every(4, first=1)(points)] == [11, 15, 19]
+    assert [each.number for each in between(12, 13)(points)] == [12, 13]
+    assert [each.number for each in named("call 0")(points)] == [12, 15, 18]
+
+
+# ---- reports
+
+
+async def a_life_that_forgets_its_actor(here):
+    await LIVES["run-stop"].play(here)
+    here.world.disk.remove(here.world.disk.find_directory(here.world.state.actor("a1").root), "status.json")
+
+
+def test_a_violation_is_reported_with_its_point_its_name_and_a_line_that_repeats_it():
+    life = ActorLife(name="run-stop", play=a_life_that_forgets_its_actor, document=LIVES["run-stop"].document)
+    report = walk(life, share=named("nothing"))
+    assert report.names == {"StateFilesParse"}
+    assert "undisturbed: StateFilesParse: a1: is Terminated and has no status" in str(report)
+    late = crash(life, Point(number=10**6, name="no such call"), How.AFTER, seed=3)
+    assert late.repro == "python -m sim.cli.walk run-stop --seed 3 --point 1000000 --how after"
+    assert {each.name for each in late.violations} >= {"PointReached"}
+
+
+def test_a_supervisor_that_does_not_start_again_is_a_violation():
+    def spoil(world):
+        world.disk.find(world.settings.state_dir).volume.is_read_only = True
+
+    life = ActorLife(name="run-stop", play=LIVES["run-stop"].play, document=LIVES["run-stop"].document, mend=spoil)
+    report = walk(life, share=named("Verifying -> Running"), how=[How.AFTER])
+    assert report.names == {"Restarts"}
+
+
+def test_an_actor_that_cannot_go_on_is_a_violation():
+    life = ActorLife(name="failed-start", play=LIVES["failed-start"].play, document=LIVES["failed-start"].document)
+    report = walk(life, share=named("Creating -> RollingBack"), how=[How.AFTER])
+    assert report.names == {"GoesOn"}
+    assert str(State.FAILED) in str(report) or "CommandNotFound" in str(report)
