@@ -1,5 +1,5 @@
 # Greenroom's commands. `make` alone lists them; each first brings .venv up to date, which is quick when it is.
-.PHONY: help setup demo test test-long walk check docs lock clean
+.PHONY: help setup demo test test-long walk campaign bench check docs lock clean
 .DEFAULT_GOAL := help
 
 PYTEST_ARGS ?=
@@ -14,13 +14,19 @@ demo: setup ## the main job: an actor is started, suspended, resumed in a fresh 
 	@.venv/bin/greenroom demo --or-simulated
 
 test: setup ## the test suite, without the long tests
-	@.venv/bin/pytest -m "not long" $(PYTEST_ARGS)
+	@.venv/bin/pytest -m "not long and not bench and not campaign" $(PYTEST_ARGS)
 
 test-long: setup ## the long tests, and the suite again on a newer Python when the machine has one
 	@scripts/test-long $(PYTEST_ARGS)
 
 walk: setup ## crash at every point of every life in the simulated world, and look (WALK_ARGS="run-stop --every 10")
 	@.venv/bin/python -m sim.cli.walk $(WALK_ARGS)
+
+campaign: setup ## the whole contract of runsc on the fake and the real one, and the long walks
+	@.venv/bin/pytest -m campaign $(PYTEST_ARGS)
+
+bench: setup ## measure what has a bound in seconds, on a machine that does nothing else
+	@.venv/bin/pytest -m bench -s $(PYTEST_ARGS)
 
 check: setup ## lint, format, types and the import layers
 	@scripts/check

@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from actors.ports import Files
     from tests.contract.places import Place
 
-# Each command of a real program costs a process or more: the whole contract runs on them in `make test-long`, and a
+# Each command of a real program costs a process or more: the whole contract runs on them in `make campaign`, and a
 # bounded part of it on every face in tests/contract/test_driver_contract.py, where `every_face` is asked for.
-STAND_INS = ["model", pytest.param("fake", marks=pytest.mark.long)]
-REAL = pytest.param("real", marks=[pytest.mark.runsc, pytest.mark.long])
+STAND_INS = ["model", pytest.param("fake", marks=pytest.mark.campaign)]
+REAL = pytest.param("real", marks=[pytest.mark.runsc, pytest.mark.campaign])
 
 
 @pytest.fixture(params=[*STAND_INS, REAL])

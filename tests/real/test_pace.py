@@ -17,7 +17,7 @@ from tests.real.process import ENVIRONMENT, GREENROOM, WorkerProcess
 from tests.real.scenery import assignment, counting, write_assignment
 from tests.real.stage import open_worker
 
-pytestmark = [pytest.mark.runsc, pytest.mark.long]
+pytestmark = [pytest.mark.runsc, pytest.mark.bench]
 
 TRIES = 4
 FIRST_CALL_P95_MS = 50

@@ -4,7 +4,7 @@ import pytest
 
 from tests.sim import pace
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.bench
 TRIES = range(3)
 
 

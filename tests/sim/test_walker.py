@@ -28,7 +28,7 @@ def test_a_crash_at_any_point_violates_nothing(name):
     assert not report.violations, str(report)
 
 
-@pytest.mark.long
+@pytest.mark.campaign
 @pytest.mark.parametrize("name", LIVES)
 def test_a_kill_at_every_third_point_violates_nothing(name):
     report = walk(LIVES[name], share=every(3), how=tuple(How))

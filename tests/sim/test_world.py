@@ -161,9 +161,9 @@ def test_a_worker_that_cannot_start_says_why_and_is_over():
 
 def test_a_signal_that_nobody_handles_ends_the_worker():
     async def life(here):
-        here.worker.signal(1)
+        here.worker.signal(3)
         assert not here.worker.lives
-        assert here.worker.processes.process.exit_code == -1
+        assert here.worker.processes.process.exit_code == -3
 
     run(life)
 
