@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import mmap
 import os
 import stat
 from contextlib import contextmanager
@@ -22,7 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-_CHUNK_BYTES: Final = 1 << 20
+# Small enough for malloc to take it from memory that it has: what is larger it may keep, once for every thread.
+_CHUNK_BYTES: Final = 1 << 16
 _DIGEST_CHUNK_BYTES: Final = 4 << 20
 _ENTRIES_MAX: Final = 100_000
 _KINDS: Final = {
@@ -120,11 +122,15 @@ def _open_regular(path: Path) -> Iterator[int]:
 
 
 def _chunks(path: Path) -> Iterator[memoryview]:
-    """A regular file in parts, each valid until the next one is asked for."""
-    buffer = memoryview(bytearray(_DIGEST_CHUNK_BYTES))
-    with _open_regular(path) as fd:
+    """A regular file in parts, each valid until the next one is asked for.
+
+    The buffer is a mapping of its own and goes back to the kernel: one of malloc's would stay with every thread
+    that has hashed something, four megabytes each.
+    """
+    with _open_regular(path) as fd, mmap.mmap(-1, _DIGEST_CHUNK_BYTES) as mapping, memoryview(mapping) as buffer:
         while count := os.readv(fd, [buffer]):
-            yield buffer[:count]
+            with buffer[:count] as chunk:
+                yield chunk
 
 
 def _read_up_to(fd: int, limit_bytes: int) -> bytes:

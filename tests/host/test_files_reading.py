@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import socket
+import threading
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,6 +15,7 @@ import blake3
 import pytest
 
 from actors.ports import FileKind, TooLargeError
+from supervisor.host import reading
 from supervisor.host.files import HostFiles
 
 pytestmark = pytest.mark.anyio
@@ -73,6 +76,37 @@ async def test_digests_are_those_of_the_libraries(files: HostFiles, tmp_path: Pa
     (tmp_path / "it").write_bytes(content[:size])
     assert await files.digest(tmp_path / "it") == blake3.blake3(content[:size]).hexdigest()
     assert len(await files.sha256(tmp_path / "it")) == 64
+
+
+HASHING_THREADS = 8
+BUFFER_KB = 4096
+
+
+def _anonymous_kb() -> int:
+    found = re.search(r"RssAnon:\s+(\d+)", Path("/proc/self/status").read_text())
+    assert found
+    return int(found[1])
+
+
+async def test_a_thread_that_has_hashed_keeps_no_memory_of_it(tmp_path: Path):
+    big = tmp_path / "big"
+    big.write_bytes(bytes(2 * BUFFER_KB * 1024))
+    all_have_hashed = threading.Barrier(HASHING_THREADS + 1)
+
+    def hash_and_stay():
+        for _ in range(3):
+            reading.sha256(big)
+        all_have_hashed.wait(60)  # each has a thread of its own, with its own malloc arena
+        all_have_hashed.wait(60)
+
+    before_kb = _anonymous_kb()
+    async with anyio.create_task_group() as threads:
+        for _ in range(HASHING_THREADS):
+            threads.start_soon(anyio.to_thread.run_sync, hash_and_stay)
+        await anyio.to_thread.run_sync(all_have_hashed.wait, 60)
+        grown_kb = _anonymous_kb() - before_kb
+        await anyio.to_thread.run_sync(all_have_hashed.wait, 60)
+    assert grown_kb < 2 * BUFFER_KB
 
 
 async def test_names_are_listed_sorted(files: HostFiles, tmp_path: Path, monkeypatch):
