@@ -56,8 +56,11 @@ class Bench:
             now_s=self.wall.now_s,
             source=source,
         )
+        self.passed = [self.life.actor]
+        """Every actor that it has been, in order."""
 
     async def _on_change(self, life):
+        self.passed.append(life.actor)
         await anyio.lowlevel.checkpoint()
         if self.change_error is not None:
             raise self.change_error
