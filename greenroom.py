@@ -1,19 +1,27 @@
 """The console script: loads each command only when it is used, and turns every end into an exit code.
 
 Exit codes: 0 done; 1 refused or failed, the last line of stderr is `error: <Reason>: <message>`; 2 usage; 77 not
-possible on this machine; 130 interrupted. No traceback reaches a user.
+possible on this machine; 130 interrupted. No traceback reaches a user. A command with `--json` that fails prints the
+problems on stdout as well, as one document, in the shape of the control socket's answers.
 """
 
 from __future__ import annotations
 
+import contextlib
 import importlib
+import json
 import sys
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
+import attrs
 import click
 
-from statemachine.problem import Problem, ProblemError, Step
+from statemachine.problem import Problem, ProblemError, Step, beyond
 from statemachine.reasons import Reason
+from supervisor.host.stdout import open_closed_streams, open_stdout
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 COMMANDS: Final = {
     "run": ("supervisor.cli.run", "Run the worker: PID 1 of the pod."),
@@ -62,43 +70,58 @@ def cli() -> None:
 
 def main() -> None:
     """The console script's entry point."""
+    open_closed_streams()
+    sys.stdout = open_stdout()
     sys.exit(run(sys.argv[1:]))
 
 
 def run(arguments: list[str]) -> int:
     """Run a command line; returns the exit code."""
+    seen: dict[str, bool] = {}  # click's object of the call, in which `--json` leaves a note
     try:
-        code = cli.main(args=arguments, prog_name="greenroom", standalone_mode=False)
+        code = cli.main(args=arguments, prog_name="greenroom", standalone_mode=False, obj=seen)
     except click.Abort:
         return EXIT_INTERRUPTED
     except click.ClickException as error:
         error.show()
         return EXIT_USAGE
-    except KeyboardInterrupt:
-        return EXIT_INTERRUPTED
     except BaseException as error:  # noqa: BLE001  (the last place where an error can still become a reason)
-        return _report(error)
+        return _report(_only_leaf(error), tell=_tell_both if seen.get("as_json") else _tell)
     return code if isinstance(code, int) else 0
 
 
-def _report(error: BaseException) -> int:
-    """Say what went wrong: all problems, the first one on the last line."""
-    if isinstance(error, SystemExit):
-        raise error
-    if isinstance(error, BrokenPipeError):
-        return EXIT_FAILED
-    if (leaf := _only_leaf(error)) is not error:
-        return _report(leaf)
-    if isinstance(error, KeyboardInterrupt):
-        return EXIT_INTERRUPTED
-    problems = error.problems if isinstance(error, ProblemError) else (_internal(error),)
+def _report(error: BaseException, *, tell: Callable[[tuple[Problem, ...]], None]) -> int:
+    """Say what went wrong, and return the exit code."""
+    match error:
+        case SystemExit():
+            raise error
+        case KeyboardInterrupt():
+            return EXIT_INTERRUPTED
+        case BrokenPipeError():
+            return EXIT_FAILED  # nobody reads it any more
+        case ProblemError(problems=problems):
+            tell(problems)
+        case _:
+            tell((_internal(error),))
+    return EXIT_FAILED
+
+
+def _tell(problems: tuple[Problem, ...]) -> None:
+    """All problems on stderr, the first one on the last line."""
     for problem in reversed(problems):
-        if problem.detail and problem.detail.strip() != problem.message:
-            click.echo(problem.detail, err=True)
+        if more := beyond(problem.message, problem.detail):
+            click.echo(more, err=True)
         if problem.hint:
             click.echo(f"hint: {problem.hint}", err=True)
         click.echo(f"error: {problem}", err=True)
-    return EXIT_FAILED
+
+
+def _tell_both(problems: tuple[Problem, ...]) -> None:
+    """The same, and one document on stdout."""
+    errors = [attrs.asdict(problem) for problem in problems]
+    with contextlib.suppress(ProblemError, BrokenPipeError):  # stdout cannot be written: stderr says it too
+        click.echo(json.dumps({"ok": False, "error": errors[0], "errors": errors}, ensure_ascii=False))
+    _tell(problems)
 
 
 def _only_leaf(error: BaseException) -> BaseException:

@@ -142,7 +142,7 @@ def rfc3339(epoch_s: float) -> str:
     a date is no reason to lose an actor.
     """
     moment = dt.datetime.fromtimestamp(min(max(epoch_s, 0.0), _LAST_S), tz=dt.UTC)
-    return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{moment.microsecond // 1000:03d}Z"
+    return moment.isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
 
 
 def epoch_s(text: str) -> float:

@@ -68,6 +68,8 @@ def _differences(
     saved, wanted = {container.name for container in manifest.containers}, set(containers)
     if saved != wanted:
         yield "containers", f"the snapshot has containers {_names(saved)}, the actor has {_names(wanted)}"
+    if not manifest.restorable:
+        yield "containers", "every container of the snapshot has exited, so there is nothing to restore"
 
 
 def _names(names: set[str]) -> str:

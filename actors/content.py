@@ -7,9 +7,10 @@ network.egress may differ.
 from __future__ import annotations
 
 import enum
+import functools
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeAlias, TypeGuard
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import attrs
 from blake3 import blake3
@@ -38,17 +39,20 @@ def content_digest(assignment: WorkerAssignment) -> str:
 
 
 def _fields(value: attrs.AttrsInstance) -> dict[str, _Json]:
-    return {field.name: _plain(getattr(value, field.name)) for field in attrs.fields(type(value))}
+    return {name: _plain(getattr(value, name)) for name in _names_of(type(value)) or ()}
 
 
-def _is_model(value: object) -> TypeGuard[attrs.AttrsInstance]:
-    return attrs.has(type(value))
+@functools.cache
+def _names_of(kind: type[Any]) -> tuple[str, ...] | None:
+    """The names of a model's fields; None for what is no model."""
+    return tuple(field.name for field in attrs.fields(kind)) if attrs.has(kind) else None
 
 
-def _plain(value: object) -> _Json:
+def _plain(value: Any) -> _Json:
     """A model value as JSON; as deep as the model's classes nest. Classes are named, so that no two look the same."""
-    if _is_model(value):
-        return {"": type(value).__name__, **_fields(value)}
+    names = _names_of(type(value))  # type: ignore[arg-type] # a class is hashable, whatever its instances are
+    if names is not None:
+        return {"": type(value).__name__, **{name: _plain(getattr(value, name)) for name in names}}
     match value:
         case enum.Enum():
             return {type(value).__name__: str(value.value)}

@@ -72,10 +72,21 @@ class GivenPaths:
         """Decode a path: `..` is allowed, since a document may name absolute paths anyway; the result is normalised."""
         text = path_text(node, spot)
         joined = posixpath.normpath(posixpath.join(str(self._base), text))
+        if not _is_utf8(joined):
+            spot.refuse(Reason.INVALID_VALUE, f"{spot.name} is below {shown(str(self._base))}, which is not UTF-8")
         # Two leading slashes are kept by normpath (POSIX lets them mean something); on Linux they do not.
         path = Path("/" + joined.lstrip("/"))
         self._given.append(GivenPath(place=spot.place, subject=spot.path, owner=owner, path=path, use=use))
         return path
+
+
+def _is_utf8(path: str) -> bool:
+    """Whether a path can be written down: a directory's name may be any bytes, what we write is UTF-8."""
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def path_text(node: Node, spot: Spot) -> str:

@@ -82,7 +82,7 @@ class Journal:
         self._boot_id = wall.boot_id()
         self._has_gap = False
         # A mark and a transition may come at once: on disk they stand in the order of their numbers.
-        self._turn = anyio.Lock()
+        self._turn = anyio.Lock(fast_acquire=True)  # whoever has it lets others run while the file is written
 
     async def begin(self, actor: Actor, *, since_s: float) -> None:
         """Replace the journal by a base with this memory, durably: at admission and at a compaction.

@@ -65,7 +65,7 @@ class StateDir:
 
     def actor(self, uid: str) -> ActorDir:
         """The directory of one actor."""
-        return ActorDir(self.actors / uid)
+        return ActorDir(self.root.joinpath("actors", uid))
 
     @property
     def sandboxes(self) -> Path:

@@ -204,7 +204,7 @@ def shape_of(config: JsonObject) -> Shape:
     return Shape(
         args=tuple(process["args"]),
         user=ShapeUser(
-            uid=user.get("uid", 0), gid=user.get("gid", 0), additional_gids=tuple(user.get("additionalGids") or ())
+            uid=user.get("uid") or 0, gid=user.get("gid") or 0, additional_gids=tuple(user.get("additionalGids") or ())
         ),
         mounts=tuple(
             ShapeMount(
@@ -230,8 +230,12 @@ async def write_manifest(files: Files, directory: Path, manifest: Manifest) -> N
 
     Raises:
         OSError: it cannot be written; the directory is no snapshot then.
+        ProblemError: it could not be read back, so it is not written either.
     """
-    await files.replace(directory / MANIFEST_NAME, canonical(as_json(manifest)))
+    path, data = directory / MANIFEST_NAME, canonical(as_json(manifest))
+    # Once it stands there the sandbox is ended, and a manifest that cannot be believed would be the end of the actor.
+    parse_manifest(data, path=path, step=Step.SUSPEND)
+    await files.replace(path, data)
 
 
 async def read_manifest(files: Files, directory: Path, *, step: Step = Step.RESTORE) -> Manifest:
@@ -244,8 +248,7 @@ async def read_manifest(files: Files, directory: Path, *, step: Step = Step.REST
     try:
         data = await files.read(path, limit_bytes=_MANIFEST_BYTES_MAX)
     except TooLargeError as error:
-        message = f"{path} is larger than {_MANIFEST_BYTES_MAX >> 20} MiB"
-        raise ProblemError(_problem(step, Reason.SNAPSHOT_CORRUPT, path, message)) from error
+        raise ProblemError(_too_large(step, path)) from error
     except OSError as error:
         message = f"there is no snapshot at {directory}: {MANIFEST_NAME}: {error.strerror or error}"
         raise ProblemError(_problem(step, Reason.SNAPSHOT_MISSING, path, message)) from error
@@ -258,6 +261,8 @@ def parse_manifest(data: bytes, *, path: Path, step: Step = Step.RESTORE) -> Man
     Raises:
         ProblemError: SnapshotCorrupt, NewerFormat.
     """
+    if len(data) > _MANIFEST_BYTES_MAX:
+        raise ProblemError(_too_large(step, path))
     try:
         document = parse_object(data)
     except StrictJsonError as error:
@@ -274,6 +279,11 @@ def parse_manifest(data: bytes, *, path: Path, step: Step = Step.RESTORE) -> Man
     except Exception as error:  # cattrs raises groups, KeyError, TypeError, ValueError
         said = "; ".join(cattrs.transform_error(error, path="$", format_exception=_say))
         raise ProblemError(_problem(step, Reason.SNAPSHOT_CORRUPT, path, f"{path} is damaged: {said}")) from error
+
+
+def _too_large(step: Step, path: Path) -> Problem:
+    message = f"{path} is larger than {_MANIFEST_BYTES_MAX >> 20} MiB"
+    return _problem(step, Reason.SNAPSHOT_CORRUPT, path, message)
 
 
 def _problem(step: Step, reason: Reason, path: Path, message: str) -> Problem:
@@ -302,13 +312,14 @@ def _strict_converter() -> cattrs.Converter:
     converter.register_structure_hook(int, _exactly)
     # A word of text: the hook of str would take it for one of its own and ask for an exact text.
     converter.register_structure_hook(SnapshotScope, lambda value, kind: kind(_exactly(value, str)))
+    converter.register_unstructure_hook(SnapshotScope, str)
     converter.register_structure_hook_factory(
         lambda kind: getattr(kind, "__origin__", None) is tuple,
         lambda kind: _array_hook(converter, get_args(kind)[0]),
     )
     converter.register_unstructure_hook_factory(
         lambda kind: getattr(kind, "__origin__", None) is tuple,
-        lambda kind: lambda values: [converter.unstructure(each, get_args(kind)[0]) for each in values],
+        lambda kind: _list_hook(converter, get_args(kind)[0]),
     )
 
     def renames(kind: type) -> dict[str, Any]:
@@ -328,9 +339,17 @@ def _array_hook(converter: cattrs.Converter, element: Any) -> Any:
         if not isinstance(value, list):  # a text is a sequence too, of one-letter texts
             message = f"must be an array, is {value!r:.60}"
             raise TypeError(message)
-        return tuple(converter.structure(value, list[element]))
+        return tuple(converter.structure(value, array))
 
+    array = list[element]
     return structure
+
+
+def _list_hook(converter: cattrs.Converter, element: Any) -> Any:
+    def unstructure(values: tuple[Any, ...]) -> list[Any]:
+        return [converter.unstructure(each, element) for each in values]
+
+    return unstructure
 
 
 def _say(error: BaseException, kind: type | None) -> str:

@@ -73,7 +73,12 @@ async def verify(files: Files, directory: Path, manifest: Manifest, *, step: Ste
     if not any(faults.values()):
         await together(*(partial(compare, file) for file in manifest.files))
     problems = [
-        Problem(step=step, reason=Reason.SNAPSHOT_CORRUPT, subject=str(directory / name), message=f"{name} {fault}")
+        Problem(
+            step=step,
+            reason=Reason.SNAPSHOT_CORRUPT,
+            subject=str(directory / name),
+            message=f"snapshot {directory.name}: {name} {fault}",
+        )
         for name, fault in faults.items()
         if fault
     ]

@@ -15,6 +15,8 @@ from statemachine.problem import Problem, ProblemError, Step
 from statemachine.reasons import Reason
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from actors.manifest import Manifest
     from actors.ports import Files, Wall
 
@@ -101,7 +103,7 @@ async def verify_snapshot(files: Files, snapshot: Snapshot, *, step: Step = Step
 
 async def newest(files: Files, snapshots: Path) -> Snapshot | None:
     """The newest snapshot below a directory that has a believable manifest; None when there is none."""
-    found = await _listed(files, snapshots)
+    found = await _believed(files, snapshots, await _names(files, snapshots))
     return found[-1] if found else None
 
 
@@ -111,16 +113,21 @@ async def prune(files: Files, snapshots: Path, *, proven: str) -> None:
     What is not ours, or cannot be read (a newer format, a damaged manifest), stays. The one just proven stays whatever
     the clock said when it was made. A failure leaves a snapshot for the next time.
     """
-    older = [snapshot.id for snapshot in await _listed(files, snapshots) if snapshot.id != proven]
+    others = [name for name in await _names(files, snapshots) if name != proven]
+    older = [snapshot.id for snapshot in await _believed(files, snapshots, others)]
     for name in older[: -(KEPT - 1)]:
         await _remove(files, snapshots / name)
-    await remove_unproven(files, snapshots)
+    await _remove_unproven(files, snapshots, [name for name in others if name not in older])
 
 
 async def remove_unproven(files: Files, snapshots: Path) -> None:
     """Remove our directories without a manifest: they are no snapshots and never will be, their writer is gone."""
-    for name in await _names(files, snapshots):
-        if is_snapshot_id(name) and await _has_no_manifest(files, snapshots / name):
+    await _remove_unproven(files, snapshots, await _names(files, snapshots))
+
+
+async def _remove_unproven(files: Files, snapshots: Path, names: Iterable[str]) -> None:
+    for name in names:
+        if await _has_no_manifest(files, snapshots / name):
             await _remove(files, snapshots / name)
 
 
@@ -132,17 +139,27 @@ async def _has_no_manifest(files: Files, directory: Path) -> bool:
         return False
 
 
+async def remove(files: Files, directory: Path) -> None:
+    """Remove a snapshot, proven or not: first its manifest, so that what is left of it at any moment is no snapshot.
+
+    Raises:
+        OSError: something of it stays.
+    """
+    await files.remove_file(directory / MANIFEST_NAME)
+    await files.remove_tree(directory)
+
+
 async def _remove(files: Files, directory: Path) -> None:
     try:
-        await files.remove_tree(directory)
+        await remove(files, directory)
     except OSError:
         return
 
 
-async def _listed(files: Files, snapshots: Path) -> list[Snapshot]:
-    """Every snapshot of ours with a believable manifest, oldest first; one that was copied here is not."""
+async def _believed(files: Files, snapshots: Path, names: Iterable[str]) -> list[Snapshot]:
+    """Those with a believable manifest, oldest first; one that was copied here is not."""
     found: list[Snapshot] = []
-    for name in filter(is_snapshot_id, await _names(files, snapshots)):
+    for name in names:
         try:
             snapshot = snapshot_of(await read_manifest(files, snapshots / name), snapshots / name)
         except ProblemError:
@@ -152,11 +169,12 @@ async def _listed(files: Files, snapshots: Path) -> list[Snapshot]:
     return sorted(found, key=lambda snapshot: (snapshot.created_at, snapshot.id))
 
 
-async def _names(files: Files, snapshots: Path) -> tuple[str, ...]:
+async def _names(files: Files, snapshots: Path) -> list[str]:
+    """The names below a directory that are ours."""
     try:
-        return await files.list_directory(snapshots)
+        return list(filter(is_snapshot_id, await files.list_directory(snapshots)))
     except OSError:
-        return ()
+        return []
 
 
 def _problem(step: Step, reason: Reason, subject: str, message: str) -> Problem:

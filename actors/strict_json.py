@@ -9,11 +9,16 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
+from contextlib import suppress
+from functools import partial
 from typing import Any, Final, NoReturn, TypeAlias
+
+import orjson
 
 JsonObject: TypeAlias = "dict[str, Any]"
 
 DEPTH_MAX: Final = 64
+_CANONICAL: Final = orjson.OPT_SORT_KEYS | orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE
 
 
 class StrictJsonError(ValueError):
@@ -30,10 +35,20 @@ class StrictJsonError(ValueError):
         self.message = message
 
 
+class DuplicateKeyError(StrictJsonError):
+    """Raised when an object has a key twice."""
+
+
 class _Twice(dict[str, Any]):
     """An object with a key that stands twice; the walk that follows the parse knows its path, the parser does not."""
 
     key: str
+
+
+_DELETE: Final = b"\x7f"
+"""The one ASCII character that only Python's writer escapes."""
+_NESTED: Final = frozenset({dict, list, _Twice})
+_PLAIN: Final = frozenset({str, int, bool, type(None)})
 
 
 def member(path: str, key: str | int) -> str:
@@ -49,9 +64,13 @@ def parse(data: bytes) -> object:
     Raises:
         StrictJsonError: not UTF-8, not JSON, a key twice, a number that is no finite number, deeper than 64.
     """
+    twice: list[_Twice] = []
     try:
         document: object = json.loads(
-            data.decode("utf-8"), object_pairs_hook=_object, parse_constant=_refuse_constant, parse_float=_finite
+            data.decode("utf-8"),
+            object_pairs_hook=partial(_object, twice),
+            parse_constant=_refuse_constant,
+            parse_float=_finite,
         )
     except UnicodeDecodeError as error:
         raise StrictJsonError("$", f"not UTF-8 at byte {error.start}") from error
@@ -61,7 +80,8 @@ def parse(data: bytes) -> object:
         raise StrictJsonError("$", f"deeper than {DEPTH_MAX} levels") from error
     except ValueError as error:  # a number that Python refuses to read: thousands of digits, or not finite
         raise StrictJsonError("$", str(error)) from error
-    _look_through(document)
+    if twice or _is_too_deep(document):
+        _look_through(document)
     return document
 
 
@@ -94,16 +114,23 @@ def type_name(value: object) -> str:
 
 def canonical(document: object) -> bytes:
     """Return a document's one byte form: sorted keys, indented by two spaces, ASCII, a newline at the end."""
+    # Nearly every document is plain ASCII, and orjson, which is much faster, has the same bytes for those.
+    if _is_plain(document):
+        with suppress(TypeError):  # a lone surrogate, an integer of more than 64 bits
+            data = orjson.dumps(document, option=_CANONICAL)
+            if data.isascii() and _DELETE not in data:
+                return data
     return (json.dumps(document, sort_keys=True, indent=2, allow_nan=False) + "\n").encode("ascii")
 
 
-def _object(pairs: list[tuple[str, Any]]) -> JsonObject:
+def _object(twice: list[_Twice], pairs: list[tuple[str, Any]]) -> JsonObject:
     document = dict(pairs)
     if len(document) == len(pairs):
         return document
-    twice = _Twice(document)
-    twice.key = next(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
-    return twice
+    found = _Twice(document)
+    found.key = next(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
+    twice.append(found)
+    return found
 
 
 def _refuse_constant(word: str) -> NoReturn:
@@ -119,6 +146,34 @@ def _finite(text: str) -> float:
     return value
 
 
+def _is_too_deep(document: object) -> bool:
+    """Whether it goes deeper than it may; `_look_through` says where, which costs a path for each value."""
+    level: list[Any] = [document]
+    for _ in range(DEPTH_MAX + 1):
+        level = [value for value in level if type(value) in _NESTED]
+        if not level:
+            return False
+        level = [child for value in level for child in (value if type(value) is list else value.values())]
+    return True
+
+
+def _is_plain(document: object) -> bool:
+    """Whether all writers write it alike: there are only objects, arrays, texts, integers, flags and nulls in it."""
+    level: list[Any] = [document]
+    while level:
+        deeper: list[Any] = []
+        for value in level:
+            kind = type(value)
+            if kind is dict:
+                deeper += value.values()
+            elif kind is list or kind is tuple:
+                deeper += value
+            elif kind not in _PLAIN:
+                return False
+        level = deeper
+    return True
+
+
 def _look_through(document: object) -> None:
     """Find what the parser let pass, without recursion: the document may be as deep as the parser could bear."""
     waiting: list[tuple[str, int, object]] = [("$", 1, document)]
@@ -129,6 +184,6 @@ def _look_through(document: object) -> None:
         if depth > DEPTH_MAX:
             raise StrictJsonError(path, f"deeper than {DEPTH_MAX} levels")
         if isinstance(value, _Twice):
-            raise StrictJsonError(member(path, value.key), "the key stands twice")
+            raise DuplicateKeyError(member(path, value.key), "the key stands twice")
         children = value.items() if isinstance(value, dict) else enumerate(value)
         waiting.extend((member(path, key), depth + 1, child) for key, child in children)

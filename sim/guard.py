@@ -18,6 +18,8 @@ import time  # noqa: TID251 - as above
 import uuid
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
+from trio import _threads as trio_threads
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -37,6 +39,8 @@ _FORBIDDEN: Final = (
 """How the names of audit events begin that are errors. Source: the table of audit events of Python's documentation."""
 _HARMLESS: Final = frozenset({"os.listdir", "os.scandir", "os.putenv", "os.unsetenv"})
 """The import system looks into directories."""
+_COMMONEST: Final = "builtins.id"
+"""Of all events, nearly every one is this."""
 _MODULES: Final = (".py", ".pyc", ".so")
 _RANDOM: Final = (
     "betavariate",
@@ -82,7 +86,7 @@ class _Watchman:
         self.depth -= 1
 
     def _look(self, event: str, arguments: tuple[Any, ...]) -> None:
-        if not self.depth:
+        if not self.depth or event == _COMMONEST:
             return
         if event == "open":
             path, _, flags = arguments
@@ -129,6 +133,8 @@ def _names() -> Iterator[tuple[Any, str]]:
     for name in ("_start_new_thread", "_start_joinable_thread"):
         if hasattr(threading, name):
             yield threading, name
+    # One that trio has kept from an earlier loop is not started at all.
+    yield trio_threads, "start_thread_soon"
     for name in ("urandom", "getrandom"):
         yield os, name
     for name in _RANDOM:

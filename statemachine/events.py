@@ -129,9 +129,15 @@ class Thawed:
 
 @attrs.frozen(kw_only=True)
 class RolledBack:
-    """All that the activation held is undone."""
+    """All that the activation held is undone.
+
+    Attributes:
+        origin: what became of the snapshot that it came from.
+        saved: a snapshot that was whole when the sandbox died, before the machine had heard of it; it is good.
+    """
 
     origin: OriginVerdict
+    saved: Snapshot | None = None
 
 
 @attrs.frozen

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import enum
+from typing import Final
 
 import attrs
 
 from .reasons import CATALOGUE, Reason
+from .wording import one_line, some_lines
+
+SUBJECT_CHARACTERS_MAX: Final = 512
+SENTENCE_CHARACTERS_MAX: Final = 2000
+DETAIL_CHARACTERS_MAX: Final = 8000
 
 
 class Step(enum.StrEnum):
@@ -29,9 +35,24 @@ class Step(enum.StrEnum):
     SUPERVISE = "supervise"
 
 
+def _subject(text: str) -> str:
+    return one_line(text, SUBJECT_CHARACTERS_MAX)
+
+
+def _sentence(text: str) -> str:
+    return one_line(text, SENTENCE_CHARACTERS_MAX)
+
+
+def _detail(text: str) -> str:
+    return some_lines(text, DETAIL_CHARACTERS_MAX)
+
+
 @attrs.frozen(kw_only=True)
 class Problem:
     """Why something was refused or failed.
+
+    What it repeats of others (a uid, a file's name, a tool's words) may be as long as it likes and hold anything: here,
+    and nowhere else, every text is bounded and its control characters are made visible.
 
     Attributes:
         step: the step that met it.
@@ -44,10 +65,10 @@ class Problem:
 
     step: Step
     reason: Reason
-    subject: str
-    message: str
-    hint: str = attrs.field()
-    detail: str = ""
+    subject: str = attrs.field(converter=_subject)
+    message: str = attrs.field(converter=_sentence)
+    hint: str = attrs.field(converter=_sentence)
+    detail: str = attrs.field(default="", converter=_detail)
 
     @hint.default
     def _catalogue_hint(self) -> str:
@@ -56,6 +77,11 @@ class Problem:
     def __str__(self) -> str:
         """`Reason: message`, the form of the last line of stderr."""
         return f"{self.reason}: {self.message}"
+
+
+def beyond(message: str, detail: str) -> str:
+    """What a detail says beyond its message: a tool that said one sentence would be quoted twice otherwise."""
+    return "\n".join(line for line in detail.splitlines() if line.strip() and line.strip() not in message)
 
 
 class ProblemError(Exception):

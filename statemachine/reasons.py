@@ -72,6 +72,8 @@ class Reason(enum.StrEnum):
     NEWER_FORMAT = "NewerFormat"
     SUPERVISOR_RESTARTED = "SupervisorRestarted"
     INVALID_REQUEST = "InvalidRequest"
+    PROCESSES_UNREADABLE = "ProcessesUnreadable"
+    OUTPUT_UNWRITABLE = "OutputUnwritable"
     INTERNAL = "Internal"
     # the runtime and the sandbox
     RUNTIME_UNAVAILABLE = "RuntimeUnavailable"
@@ -220,7 +222,7 @@ CATALOGUE: Final[Mapping[Reason, ReasonText]] = MappingProxyType(
         ),
         R.STATE_UNREACHABLE: T(
             "The wished state cannot come any more without a new request.",
-            "Look at the actor's error in `greenroom status UID`.",
+            "Ask for it with `greenroom resume`, `suspend` or `stop`, or submit a higher generation.",
         ),
         R.INTAKE_UNREADABLE: T(
             "The assignments directory is missing or cannot be read; nothing was ended because of it.",
@@ -256,10 +258,17 @@ CATALOGUE: Final[Mapping[Reason, ReasonText]] = MappingProxyType(
         ),
         R.SUPERVISOR_RESTARTED: T(
             "The supervisor ended while the actor was active; its sandbox is gone.",
-            "Resume from the last good snapshot, or submit a higher generation.",
+            "`greenroom resume UID` goes on from the last good snapshot; without one it starts the actor anew.",
         ),
         R.INVALID_REQUEST: T(
             "A line on the control socket is not a request.", 'Send one JSON object a line: {"v": 1, "op": …}.'
+        ),
+        R.PROCESSES_UNREADABLE: T(
+            "The processes of this machine could not be looked at or ended, so some of a sandbox may be left.",
+            "Check /proc and the limit of open files; the worker's next start ends what is left.",
+        ),
+        R.OUTPUT_UNWRITABLE: T(
+            "What a command prints could not be written.", "Check where its stdout goes; the disk may be full."
         ),
         R.INTERNAL: T(
             "Greenroom met a condition that it should have excluded.",
@@ -355,3 +364,16 @@ CATALOGUE: Final[Mapping[Reason, ReasonText]] = MappingProxyType(
         R.PORT_TAKEN: T("A worker port is taken by another actor.", "Use another workerPort."),
     }
 )
+
+OF_THE_DOCUMENT: Final = frozenset({
+    R.EMPTY_DOCUMENT, R.NOT_UTF8, R.DOCUMENT_TOO_LARGE, R.TOO_DEEP, R.ALIASES_REFUSED, R.MULTIPLE_DOCUMENTS,
+    R.MALFORMED_DOCUMENT, R.DUPLICATE_KEY, R.UNSUPPORTED_KIND, R.UNKNOWN_FIELD, R.MISSING_FIELD, R.WRONG_TYPE,
+    R.INVALID_VALUE, R.INVALID_UID, R.INVALID_QUANTITY, R.NEGATIVE_QUANTITY, R.FRACTIONAL_DEVICE,
+    R.REQUEST_WITHOUT_LIMIT, R.REQUEST_NOT_EQUAL_LIMIT, R.CLAIMS_EXCEED_RESERVATION, R.UNSUPPORTED_DEVICE_CLASS,
+    R.UNKNOWN_RESOURCE, R.SANDBOX_CLASS_UNSUPPORTED, R.INVALID_CONTAINER_NAME, R.DUPLICATE_CONTAINER, R.NOT_SUPPORTED,
+    R.NO_DURABLE_VOLUME,
+})  # fmt: skip
+"""Why a document is refused for what it says: the same text is refused again, whatever happens around it.
+
+What is not here may be right by now: a path that was absent, a worker that was full, a fault of ours.
+"""

@@ -84,7 +84,7 @@ DEADLINE_S: Final[Mapping[State, float]] = MappingProxyType(
         State.VERIFYING: 15.0,  # plus the longest wakeup probe, see Actor.deadline_s
         State.SUSPENDING: 900.0,
         State.RELEASING: 60.0,
-        State.THAWING: 30.0,
+        State.THAWING: 660.0,  # a save that was cut off goes on to its end first; what hangs is given up far sooner
         State.STOPPING: 60.0,  # plus the termination grace period
         State.ROLLING_BACK: 60.0,
         State.BACKING_OFF: 15.0,  # plus the delay itself

@@ -243,41 +243,42 @@ _to_failed = g.EndsFailed | (g.EndsAtOrigin & ~_origin_good)
 _gives_up = g.GpuIsLost | g.DrainPending | g.RunPending
 _t.go(
     S.ROLLING_BACK, e.RolledBack, S.TERMINATED, ANEW,
-    when=g.EndsTerminated & g.HasSuccessor, remember=(u.HoldNothing, u.ForgetPending),
+    when=g.EndsTerminated & g.HasSuccessor, remember=(u.KeepSaved, u.HoldNothing, u.ForgetPending),
 )  # fmt: skip
 _t.go(
     S.ROLLING_BACK, e.RolledBack, S.TERMINATED,
-    when=g.EndsTerminated & ~g.HasSuccessor, remember=(u.HoldNothing, u.ForgetPending),
+    when=g.EndsTerminated & ~g.HasSuccessor, remember=(u.KeepSaved, u.HoldNothing, u.ForgetPending),
 )  # fmt: skip
 # This rollback left the grant for the next try. When there will be none, the grant is undone by a second one.
 _t.go(
     S.ROLLING_BACK, e.RolledBack, S.ROLLING_BACK, ROLL_BACK,
-    when=g.EndsBackingOff & g.TerminatePending, remember=(u.HoldGrantOnly, u.ForgetPending, u.EndTerminated),
+    when=g.EndsBackingOff & g.TerminatePending,
+    remember=(u.KeepSaved, u.HoldGrantOnly, u.ForgetPending, u.EndTerminated),
 )  # fmt: skip
 _t.go(
     S.ROLLING_BACK, e.RolledBack, S.ROLLING_BACK, ROLL_BACK,
-    when=g.EndsBackingOff & ~g.TerminatePending & _gives_up, remember=(u.HoldGrantOnly, u.EndFailed),
+    when=g.EndsBackingOff & ~g.TerminatePending & _gives_up, remember=(u.KeepSaved, u.HoldGrantOnly, u.EndFailed),
 )  # fmt: skip
 _t.go(
     S.ROLLING_BACK, e.RolledBack, S.BACKING_OFF, BACKOFF,
-    when=g.EndsBackingOff & ~g.TerminatePending & ~_gives_up, remember=(u.HoldGrantOnly, u.CountTry),
+    when=g.EndsBackingOff & ~g.TerminatePending & ~_gives_up, remember=(u.KeepSaved, u.HoldGrantOnly, u.CountTry),
 )  # fmt: skip
 for _when, _found in ((_to_origin, (u.AdoptOrigin,)), (g.EndsSuspended, ())):
     _t.go(
         S.ROLLING_BACK, e.RolledBack, S.SUSPENDED, FOLLOW,
-        when=_when & g.RunPending, remember=(u.HoldNothing, *_found, u.ForgetPending),
+        when=_when & g.RunPending, remember=(u.KeepSaved, u.HoldNothing, *_found, u.ForgetPending),
     )  # fmt: skip
     _t.go(
         S.ROLLING_BACK, e.RolledBack, S.SUSPENDED,
-        when=_when & ~g.RunPending, remember=(u.HoldNothing, *_found, u.ForgetPending),
+        when=_when & ~g.RunPending, remember=(u.KeepSaved, u.HoldNothing, *_found, u.ForgetPending),
     )  # fmt: skip
 _t.go(
     S.ROLLING_BACK, e.RolledBack, S.FAILED, FOLLOW,
-    when=_to_failed & g.RunPending, remember=(u.HoldNothing, u.ForgetPending),
+    when=_to_failed & g.RunPending, remember=(u.KeepSaved, u.HoldNothing, u.ForgetPending),
 )  # fmt: skip
 _t.go(
     S.ROLLING_BACK, e.RolledBack, S.FAILED,
-    when=_to_failed & ~g.RunPending, remember=(u.HoldNothing, u.ForgetPending),
+    when=_to_failed & ~g.RunPending, remember=(u.KeepSaved, u.HoldNothing, u.ForgetPending),
 )  # fmt: skip
 for _event in (e.StepFailed, e.DeadlineExceeded):
     _cancel = (CANCEL,) if _event is e.DeadlineExceeded else ()

@@ -17,6 +17,7 @@ from .events import (
     GpuLost,
     Recovered,
     RestoreRefused,
+    RolledBack,
     SandboxDied,
     SnapshotProven,
     StepFailed,
@@ -156,6 +157,11 @@ def _promote(actor: Actor, event: Event) -> Actor:
     return attrs.evolve(actor, origin=event.snapshot, last_good=event.snapshot, problem=None, containers=fates)
 
 
+def _keep_saved(actor: Actor, event: Event) -> Actor:
+    saved = event.saved if isinstance(event, RolledBack) else None
+    return attrs.evolve(actor, last_good=saved or actor.last_good)
+
+
 def _adopt_origin(actor: Actor, _event: Event) -> Actor:
     return attrs.evolve(actor, last_good=actor.origin or actor.last_good)
 
@@ -192,6 +198,7 @@ Completed: Final = Update("Completed", _praise)
 CountTry: Final = Update("CountTry", lambda actor, _event: attrs.evolve(actor, tries=actor.tries + 1))
 TryAgain: Final = Update("TryAgain", _try_again)
 Promote: Final = Update("Promote", _promote)
+KeepSaved: Final = Update("KeepSaved", _keep_saved)
 AdoptOrigin: Final = Update("AdoptOrigin", _adopt_origin)
 LoseGpu: Final = Update("LoseGpu", _lose_gpu)
 KeepRun: Final = Update("KeepRun", _pend(Pending.RUN))

@@ -133,7 +133,7 @@ class Admission:
         if not base.is_absolute() or "\0" in str(base):
             raise ProblemError(_no_base(base))
         assignment = await admit(data, base=base, files=self.files)
-        turn = self._turns.setdefault(assignment.uid, anyio.Lock())
+        turn = self._turns.setdefault(assignment.uid, anyio.Lock(fast_acquire=True))
         try:
             async with turn:
                 effect = await self._decide(assignment)

@@ -1,8 +1,8 @@
 """The control socket: one JSON object a line, `{v, op, …}` -> `{ok, result | error, errors}`.
 
 Every connection has bounds: the length of a line, the time until a line is whole, and how many connections there are;
-beyond that the one that has been silent longest is closed, so that idle clients never lock out one that asks; only when
-all wait for an answer is a new one turned away.
+beyond that the one that has been silent longest is closed, so that idle clients never lock out one that asks, nor do
+those who have gone before their answer; only when all wait for an answer is a new one turned away.
 Source: DESIGN, "CLI".
 """
 
@@ -18,6 +18,7 @@ import attrs
 import orjson
 import structlog
 
+from actors import strict_json
 from actors.codec import CodecError, loads
 from statemachine.problem import Problem, ProblemError, Step
 from statemachine.reasons import Reason
@@ -49,6 +50,7 @@ _log = structlog.get_logger("greenroom.control")
 class _Client:
     """One connection. It is idle while no request of it is worked on."""
 
+    connection: Connection
     scope: anyio.CancelScope = attrs.field(factory=anyio.CancelScope)
     working: bool = False
 
@@ -72,31 +74,36 @@ class ControlServer:
                 connection = await listener.accept()
                 if self._make_room():
                     self._number += 1
-                    client = self._clients[self._number] = _Client()
-                    group.start_soon(self._serve, self._number, client, connection)
+                    client = self._clients[self._number] = _Client(connection)
+                    group.start_soon(self._serve, self._number, client)
                 else:
                     await _close(connection)
 
     def _make_room(self) -> bool:
-        """Close whoever has been silent longest when there are too many; False when all of them wait for an answer."""
+        """Close one when there are too many: who has been silent longest, or has gone without waiting for its answer.
+
+        Returns: False when all of them wait for an answer.
+        """
         here = [client for client in self._clients.values() if not client.scope.cancel_called]
         if len(here) < CONNECTIONS_MAX:
             return True
         silent = next((client for client in here if not client.working), None)
-        if silent is None:
+        # An answer that takes a day is nobody's any more when its client was interrupted.
+        leaving = silent or next((client for client in here if client.connection.has_hung_up), None)
+        if leaving is None:
             return False
-        silent.scope.cancel()
+        leaving.scope.cancel()
         return True
 
-    async def _serve(self, number: int, client: _Client, connection: Connection) -> None:
+    async def _serve(self, number: int, client: _Client) -> None:
         try:
             with client.scope:
-                await self._talk(number, client, connection.stream)
+                await self._talk(number, client, client.connection.stream)
         except (anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError, OSError):
             return  # the client went away; that is its right
         finally:
             del self._clients[number]
-            await _close(connection)
+            await _close(client.connection)
 
     async def _talk(self, number: int, client: _Client, stream: ByteStream) -> None:
         buffer = bytearray()
@@ -154,7 +161,10 @@ async def _close(connection: Connection) -> None:
 
 
 async def _read_line(stream: ByteStream, buffer: bytearray) -> bytes | None:
-    """The next whole line; None when the client has closed, or sends more than a line may have."""
+    """The next line; None when the client sends no more, or more than a line may have.
+
+    The last line needs no end: who sends no more has said all of it.
+    """
     searched = 0
     while (end := buffer.find(b"\n", searched)) < 0:
         searched = len(buffer)
@@ -163,7 +173,9 @@ async def _read_line(stream: ByteStream, buffer: bytearray) -> bytes | None:
         try:
             buffer += await stream.receive(CHUNK_BYTES)
         except anyio.EndOfStream:
-            return None
+            rest = bytes(buffer)
+            buffer.clear()
+            return rest or None
     line = bytes(buffer[:end])
     del buffer[: end + 1]
     return line
@@ -172,7 +184,10 @@ async def _read_line(stream: ByteStream, buffer: bytearray) -> bytes | None:
 def _parse(line: bytes) -> dict[str, Any]:
     try:
         request = loads(line)
-    except CodecError as error:
+        strict_json.parse(line)  # no key twice: no reader may choose for the client
+    except strict_json.DuplicateKeyError as error:
+        raise ProblemError(_twice(error)) from error
+    except (CodecError, strict_json.StrictJsonError) as error:
         raise ProblemError(_invalid(f"the line is not JSON: {error}")) from error
     if not isinstance(request, dict) or not isinstance(request.get("op"), str):
         raise ProblemError(_invalid("the line is not an object with an op"))
@@ -180,6 +195,12 @@ def _parse(line: bytes) -> dict[str, Any]:
     if isinstance(version, bool) or version != VERSION:
         raise ProblemError(_invalid(f"version {version!r} is not spoken here, but {VERSION}"))
     return request
+
+
+def _twice(error: strict_json.DuplicateKeyError) -> Problem:
+    return Problem(
+        step=Step.ADMISSION, reason=Reason.DUPLICATE_KEY, subject=error.path, message=f"{error.message} in the request"
+    )
 
 
 def _invalid(message: str) -> Problem:

@@ -1,8 +1,9 @@
 """The watched directory of assignments: every file is a wish, a vanished file means Terminated, but never by mistake.
 
 A file is read whole and admitted when it appears or changes, each on its own: an actor that takes its time holds up no
-other file. What is refused stands in `refused/<file>.json` and in the worker's status until the file is right or gone,
-and is judged anew at every scan.
+other file. What is refused stands in `refused/<file>.json` and in the worker's status until the file is right or gone.
+It is judged anew when the file changes; and without a change, every RETRY_S, when it was refused for something else
+than what it says.
 
 A vanished file ends an actor only when the generation that is followed was admitted from this directory, and a full
 successful rescan RESCAN_AFTER_S later finds its uid in no file. A file that cannot be read, or no longer tells its uid,
@@ -12,6 +13,7 @@ it is back, or has been exchanged, the time begins anew. Source: DESIGN, "Watche
 
 from __future__ import annotations
 
+import hashlib
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -20,19 +22,20 @@ import attrs
 import orjson
 import structlog
 
+from actors.document import unreadable
 from actors.peek import peek_uid
-from actors.ports import TooLargeError
 from statemachine.actor import By
 from statemachine.events import StopRequested
 from statemachine.problem import Problem, ProblemError, Step
-from statemachine.reasons import Reason
+from statemachine.reasons import OF_THE_DOCUMENT, Reason
 from statemachine.states import State
+from statemachine.wording import file_label
 from supervisor.admitting import Effect
 from supervisor.status import problem_json
 from supervisor.step_runner import internal
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Awaitable, Callable, Iterable
     from pathlib import Path
 
     from anyio.abc import TaskGroup
@@ -48,7 +51,13 @@ LIMIT_BYTES: Final = 1 << 20
 DIRECTORY: Final = "."
 """The name under which a problem with the directory itself stands in the status."""
 RETRY_S: Final = 5.0
-"""How often an unreadable directory is tried again, besides when it changes."""
+"""How often an unreadable directory is tried again, and a file that may be right by now, besides when they change."""
+SCANS_MAX: Final = 4
+"""Scans of exchanges side by side: with one alone, a file that takes its time would hold up the next exchange."""
+NAME_LIMIT_BYTES: Final = 255
+"""What a file system takes."""
+BEGINNING_BYTES: Final = 200
+DIGEST_DIGITS: Final = 32
 EXCHANGED: Final = ".."
 """Names that begin so belong to a mounted ConfigMap, whose files change all at once behind one symlink."""
 
@@ -60,12 +69,35 @@ class _Seen:
     """A file as it was when it was last looked at.
 
     Attributes:
-        stamp: inode, size and mtime; None when it is to be looked at again in any case.
+        stamp: inode, size and mtime; None when it may be right by now without having changed.
         uid: the actor that it stands for, as far as that could ever be told.
     """
 
     stamp: tuple[int, int, int] | None
     uid: str | None
+
+
+@attrs.define
+class SharedScans:
+    """Scans that all who ask for one at the same time share.
+
+    When half of a thousand files go at once, a scan for each of them would keep the worker busy for minutes.
+    """
+
+    _turn: anyio.Lock = attrs.field(factory=anyio.Lock, init=False)
+    _begun: int = attrs.field(default=0, init=False)
+    _ended: int = attrs.field(default=0, init=False)
+    _succeeded: bool = attrs.field(default=False, init=False)
+
+    async def one(self, scan: Callable[[], Awaitable[bool]]) -> bool:
+        """What a scan that begins from now on says."""
+        wanted = self._begun + 1
+        async with self._turn:
+            if self._ended < wanted:
+                self._begun += 1
+                self._succeeded = await scan()
+                self._ended = self._begun
+            return self._succeeded
 
 
 @attrs.define(kw_only=True)
@@ -85,14 +117,17 @@ class DirectoryIntake:
     """Uids that were admitted from this directory, with the generation."""
     _missing: dict[str, object] = attrs.field(factory=dict, init=False)
     """Uids that no file names any more, each with its countdown."""
-    _refused: anyio.Event = attrs.field(factory=anyio.Event, init=False)
+    _has_hope: anyio.Event = attrs.field(factory=anyio.Event, init=False)
+    """Set while there may be a refused file that is right by now."""
     _retries: bool = attrs.field(default=False, init=False)
+    _rescans: SharedScans = attrs.field(factory=SharedScans, init=False)
+    _scans: anyio.CapacityLimiter = attrs.field(factory=lambda: anyio.CapacityLimiter(SCANS_MAX), init=False)
 
     async def run(self) -> None:
         """Scan once, then follow the changes."""
         async with anyio.create_task_group() as group, self.ports.watch.changes(self.directory) as changes:
             await self._forget_refusals()
-            group.start_soon(self._judge_again, group)
+            group.start_soon(self._judge_again)
             group.start_soon(self._follow, frozenset[str](), group)
             async for names in changes:
                 group.start_soon(self._follow, names, group)
@@ -101,7 +136,10 @@ class DirectoryIntake:
         """A batch of changes; an empty one, and one of an exchange, is about everything."""
         if not names or any(name.startswith(EXCHANGED) for name in names):
             self._missing.clear()
-            await self._scan(group)
+            if self._scans.statistics().tasks_waiting:
+                return  # the scan that waits for its place will see this too
+            async with self._scans:
+                await self._scan(group)
         else:
             changed = set(filter(_is_document, names))
             self._changed |= changed
@@ -118,17 +156,17 @@ class DirectoryIntake:
         self._retries = False
         self._count_down(group)
 
-    async def _judge_again(self, group: TaskGroup) -> None:
+    async def _judge_again(self) -> None:
         """What was refused because of the world around it (no rootfs yet, no room, no disk) may be right by now.
 
-        Without a refused file there is no timer.
+        Without such a file there is no timer.
         """
         while True:
-            await self._refused.wait()
+            await self._has_hope.wait()
             await anyio.sleep(RETRY_S)
-            await self._scan(group)
-            if not self.worker.refused:
-                self._refused = anyio.Event()
+            await self._look_at([name for name, seen in self._seen.items() if seen.stamp is None])
+            if all(seen.stamp for seen in self._seen.values()):
+                self._has_hope = anyio.Event()
 
     async def _scan(self, group: TaskGroup) -> bool:
         """Look at every file; False when the directory cannot be read, which ends nothing."""
@@ -191,8 +229,8 @@ class DirectoryIntake:
             stat = await self.ports.files.stat(path)
             is_gone = stat is None and await self.ports.files.lstat(path) is None
         except OSError as error:
-            await self._refuse(name, (_unreadable(name, error),))
-            self._seen[name] = _Seen(stamp=None, uid=uid)
+            await self._refuse(name, (unreadable(error),))
+            self._note(name, None, uid)
             return
         if is_gone:
             self._seen.pop(name, None)
@@ -204,12 +242,20 @@ class DirectoryIntake:
         try:
             data = await self.ports.files.read(path, limit_bytes=LIMIT_BYTES)
         except OSError as error:
-            await self._refuse(name, (_unreadable(name, error),))
-            self._seen[name] = _Seen(stamp=None, uid=uid)
+            await self._refuse(name, (unreadable(error),))
+            self._note(name, stamp, uid)
             return
         admitted = await self._admit(name, data)
         told = admitted.uid if admitted else peek_uid(data)
-        self._seen[name] = _Seen(stamp=stamp if admitted else None, uid=told or uid)
+        self._note(name, stamp, told or uid)
+
+    def _note(self, name: str, stamp: tuple[int, int, int] | None, uid: str | None) -> None:
+        """Remember a file that was looked at."""
+        problems = self.worker.refused.get(file_label(name), ())
+        if stamp is None or any(problem.reason not in OF_THE_DOCUMENT for problem in problems):
+            stamp = None
+            self._has_hope.set()
+        self._seen[name] = _Seen(stamp=stamp, uid=uid)
 
     async def _admit(self, name: str, data: bytes) -> Admitted | None:
         """Admit a document; None when it is refused."""
@@ -219,7 +265,7 @@ class DirectoryIntake:
             await self._refuse(name, error.problems)
             return None
         except Exception as error:  # noqa: BLE001 - a fault of ours costs one file, not the worker
-            _log.exception("fault", file=_label(name), reason=str(Reason.INTERNAL))
+            _log.exception("fault", file=file_label(name), reason=str(Reason.INTERNAL))
             await self._refuse(name, (internal(Step.ADMISSION, "admission", error),))
             return None
         if admitted.effect is not Effect.STALE:
@@ -229,11 +275,10 @@ class DirectoryIntake:
         return admitted
 
     async def _refuse(self, name: str, problems: tuple[Problem, ...]) -> None:
-        label = _label(name)
+        label = file_label(name)
         if self.worker.refused.get(label) == problems:
             return  # told already
         self.worker.refused[label] = problems
-        self._refused.set()
         for problem in problems:
             _log.warning(
                 "refused", file=label, reason=str(problem.reason), subject=problem.subject, message=problem.message
@@ -245,11 +290,11 @@ class DirectoryIntake:
             _tell_unwritten(label, error)
 
     async def _accept(self, name: str) -> None:
-        if self.worker.refused.pop(_label(name), None) is not None:
+        if self.worker.refused.pop(file_label(name), None) is not None:
             await self._forget_refusal(self._refusal(name))
 
     def _refusal(self, name: str) -> Path:
-        return self.state_dir.refused / f"{name}.json"
+        return self.state_dir.refused / _refusal_name(name)
 
     async def _forget_refusals(self) -> None:
         """What an earlier life of the worker refused is judged anew."""
@@ -264,7 +309,7 @@ class DirectoryIntake:
         try:
             await self.ports.files.remove_file(path)
         except OSError as error:
-            _tell_unwritten(_label(path.name), error)
+            _tell_unwritten(file_label(path.name), error)
 
     # ---- actors whose file is gone
 
@@ -285,7 +330,7 @@ class DirectoryIntake:
             await anyio.sleep(RESCAN_AFTER_S)
             if self._missing.get(uid) is not countdown:
                 return  # it came back, or the time began anew
-            is_read = await self._scan(group)
+            is_read = await self._rescans.one(partial(self._scan, group))
         self._count_down(group)
         if self._missing.get(uid) is not countdown:
             return
@@ -301,13 +346,17 @@ class DirectoryIntake:
             return  # it ended meanwhile
 
 
+def _refusal_name(name: str) -> str:
+    """`<file>.json`; of a name that is too long for that, its beginning and a digest of all of it."""
+    raw = name.encode("utf-8", "surrogateescape")
+    if len(raw) > NAME_LIMIT_BYTES - len(".json"):
+        begins = raw[:BEGINNING_BYTES].decode("utf-8", "ignore")
+        name = f"{begins}-{hashlib.sha256(raw).hexdigest()[:DIGEST_DIGITS]}"
+    return f"{name}.json"
+
+
 def _is_document(name: str) -> bool:
     return name.endswith(SUFFIXES) and not name.startswith(".")
-
-
-def _label(name: str) -> str:
-    """A file's name as text: on disk it is bytes, which need not be UTF-8."""
-    return name.encode("utf-8", "backslashreplace").decode()
 
 
 def _stamp_of(stat: FileStat) -> tuple[int, int, int]:
@@ -315,7 +364,9 @@ def _stamp_of(stat: FileStat) -> tuple[int, int, int]:
 
 
 def _tell(name: str, admitted: Admitted) -> None:
-    log = _log.bind(file=_label(name), actor=admitted.uid, generation=admitted.generation, effect=str(admitted.effect))
+    log = _log.bind(
+        file=file_label(name), actor=admitted.uid, generation=admitted.generation, effect=str(admitted.effect)
+    )
     if admitted.effect in {Effect.SAME, Effect.STALE}:
         log.debug("admitted")
     else:
@@ -324,12 +375,3 @@ def _tell(name: str, admitted: Admitted) -> None:
 
 def _tell_unwritten(label: str, error: OSError) -> None:
     _log.error("unwritten", file=label, reason=str(Reason.STATE_UNWRITABLE), message=error.strerror or str(error))
-
-
-def _unreadable(name: str, error: OSError) -> Problem:
-    label = _label(name)
-    if isinstance(error, TooLargeError):
-        reason, what = Reason.DOCUMENT_TOO_LARGE, f"it is larger than {LIMIT_BYTES >> 20} MiB"
-    else:
-        reason, what = Reason.UNREADABLE_FILE, error.strerror or str(error)
-    return Problem(step=Step.ADMISSION, reason=reason, subject=label, message=f"{label} cannot be read: {what}")

@@ -23,11 +23,12 @@ from statemachine.machine import Ignored, Outcome, Refused, Transition, begin, s
 from statemachine.problem import Problem, ProblemError, Step
 from statemachine.reasons import Reason
 from statemachine.states import FINAL, RESTING, STEP_OF, State
+from supervisor.chronicle import Chronicle
 from supervisor.mailbox import Adoption, ClosedMailboxError, Letter, Mailbox
 from supervisor.step_runner import Performer, RunningStep, StepRunner, internal
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator
+    from collections.abc import Awaitable, Callable
 
     from anyio.abc import TaskGroup
 
@@ -69,14 +70,15 @@ class Life:
         self.begins_anew = False
         self.follows = False
         self.ended = anyio.Event()
-        self._changed = anyio.Event()
-        self._journal, self._performer, self._on_change, self._now_s = journal, performer, on_change, now_s
+        self._changed: anyio.Event | None = None
+        self._performer, self._on_change, self._now_s = performer, on_change, now_s
         self._mailbox = Mailbox()
         self._steps = StepRunner(performer=performer, answer=self._answered)
         self._watching: anyio.CancelScope | None = None
         self._deadline_at: float = math.inf
         self._source = source
         self._log = _log.bind(actor=assignment.uid, generation=assignment.generation)
+        self._chronicle = Chronicle(journal, self._log)
 
     @property
     def uid(self) -> str:
@@ -90,6 +92,8 @@ class Life:
 
     async def changed(self) -> None:
         """Wait until anything about it changes."""
+        if self._changed is None:
+            self._changed = anyio.Event()
         await self._changed.wait()
 
     async def feed(self, event: Event) -> None:
@@ -105,8 +109,9 @@ class Life:
 
     async def drain(self, on_drain: OnDrain) -> None:
         """Ask it to end because the worker does, and wait until it holds nothing of the worker any more."""
-        with contextlib.suppress(ClosedMailboxError):
-            await self.feed(e.DrainRequested(on_drain=on_drain, problem=draining()))
+        # Answered, and not only queued: what was asked of a resting actor before this may be about to make it run.
+        with contextlib.suppress(ProblemError):
+            await self.ask(e.DrainRequested(on_drain=on_drain, problem=draining()))
         while self.actor.state not in FINAL | {State.SUSPENDED, State.FAILED} and not self.ended.is_set():
             await self.changed()
 
@@ -132,7 +137,7 @@ class Life:
         Raises:
             OSError: it cannot be written.
         """
-        await self._journal.begin(self.actor, since_s=self.since_s)
+        await self._chronicle.begin(self.actor, since_s=self.since_s)
 
     async def run(self, entrance: Entrance | Event) -> None:
         """The loop, until the life has ended or this is cancelled.
@@ -154,10 +159,10 @@ class Life:
             case Entrance.NEW:
                 await self._enter(begin(self.actor), None, children)
             case Entrance.AT_REST:
-                await self._rebase()
+                await self._chronicle.rebase(self.actor, since_s=self.since_s)
                 await self._on_change(self)
             case _:
-                await self._rebase()
+                await self._chronicle.rebase(self.actor, since_s=self.since_s)
                 await self._take_safely(Letter(entrance), children)
 
     def end_unstarted(self) -> None:
@@ -165,7 +170,7 @@ class Life:
         self._close()
 
     def give_up_successor(self, problem: Problem) -> None:
-        """For an ended life: the next one could not begin, and this is why."""
+        """For a life that is over: nothing follows on it, and this is why."""
         self.begins_anew = False
         self.actor = attrs.evolve(self.actor, problem=problem)
         self._announce()
@@ -176,14 +181,17 @@ class Life:
         self._announce()
 
     def _announce(self) -> None:
-        self._changed.set()
-        self._changed = anyio.Event()
+        if self._changed is not None:
+            self._changed.set()
+            self._changed = None
 
     async def _next(self) -> Letter:
         """The next event, or DeadlineExceeded when the state lasted too long.
 
         A step that has ended in time has kept its deadline: its answer is on its way.
         """
+        if self._deadline_at == math.inf:
+            return await self._mailbox.take()
         running = self._steps.current
         with anyio.CancelScope(deadline=self._deadline_at):
             return await self._mailbox.take()
@@ -238,8 +246,9 @@ class Life:
         await self._performer.adopt(adoption.assignment)
         self.assignment, self._source = adoption.assignment, adoption.source
         self.actor = adoption.actor(self.actor)
-        await self._rebase()
+        await self._chronicle.rebase(self.actor, since_s=self.since_s)
         self._log = _log.bind(actor=self.uid, generation=self.assignment.generation)
+        self._chronicle.tell_to(self._log)
         self._log.info("adopted", desired_state=str(self.assignment.desired_state))
         await self._on_change(self)
 
@@ -255,8 +264,8 @@ class Life:
             self.since_s = self._now_s()
             self._start_deadline()
         if event is not None:
-            await self._record(before, event, transition)
-        self._tell(before, event)
+            await self._chronicle.record(before, event, transition, since_s=self.since_s)
+        self._chronicle.tell(before, self.actor, event)
         # Who waits for rest, or has asked, finds the file written. From step to step the step goes first: the two syncs
         # of the file would make every start that much later.
         tells_first = self.rests or not (event is None or isinstance(event, e.ANSWERS))
@@ -270,48 +279,11 @@ class Life:
         if not tells_first:
             await self._on_change(self)
         if self.actor.state in RESTING and self._mailbox.is_empty:
-            await self._compact()
-
-    async def _record(self, before: Actor, event: Event, transition: Transition) -> None:
-        with self._unwritten_is_told():
-            await self._journal.record(before, event, transition, since_s=self.since_s)
-
-    async def _rebase(self) -> None:
-        with self._unwritten_is_told():
-            await self._journal.rebase(self.actor, since_s=self.since_s)
-
-    async def _compact(self) -> None:
-        with self._unwritten_is_told():
-            await self._journal.compact(self.actor, since_s=self.since_s)
+            await self._chronicle.compact(self.actor, since_s=self.since_s)
 
     async def mark(self, mark: Mark) -> None:
         """Journal a progress mark of the running step; never the step's trouble when it cannot be."""
-        with self._unwritten_is_told():
-            await self._journal.mark(mark)
-
-    @contextlib.contextmanager
-    def _unwritten_is_told(self) -> Iterator[None]:
-        """The actor's life is worth more than its story: when that cannot be written, the life goes on."""
-        try:
-            yield
-        except OSError as error:
-            self._log.error("unwritten", reason=str(Reason.STATE_UNWRITABLE), message=error.strerror or str(error))
-
-    def _tell(self, before: Actor, event: Event | None) -> None:
-        fields: dict[str, object] = {"from": str(before.state), "to": str(self.actor.state)}
-        if event is not None:
-            fields["event_type"] = type(event).__name__
-        if self.actor.problem is not None and self.actor.problem is not before.problem:
-            problem = self.actor.problem
-            fields |= {
-                "reason": str(problem.reason),
-                "step": str(problem.step),
-                "subject": problem.subject,
-                "message": problem.message,
-            }
-            if problem.detail:
-                fields["detail"] = problem.detail
-        self._log.info("transition", **fields)
+        await self._chronicle.mark(mark)
 
     async def _perform(self, command: c.Command, children: TaskGroup) -> None:
         match command:

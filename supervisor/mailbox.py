@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING, Final
 
 import anyio
 import attrs
+from anyio import lowlevel
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
     from actors.assignment import WorkerAssignment
     from statemachine.actor import Actor, Snapshot
@@ -64,14 +63,14 @@ class Mailbox:
     """First come, first served, for one reader."""
 
     def __init__(self) -> None:
-        self._send: MemoryObjectSendStream[Letter]
-        self._receive: MemoryObjectReceiveStream[Letter]
-        self._send, self._receive = anyio.create_memory_object_stream[Letter](QUEUE_SIZE)
+        self._letters: list[Letter] = []
+        self._is_closed = False
+        self._moved: anyio.Event | None = None
 
     @property
     def is_empty(self) -> bool:
         """Whether nothing waits."""
-        return not self._receive.statistics().current_buffer_used
+        return not self._letters
 
     async def put(self, letter: Letter) -> None:
         """Queue a letter; waits while the queue is full.
@@ -79,21 +78,36 @@ class Mailbox:
         Raises:
             ClosedMailboxError: the life is over.
         """
-        try:
-            await self._send.send(letter)
-        except (anyio.ClosedResourceError, anyio.BrokenResourceError):
-            raise ClosedMailboxError from None
+        while len(self._letters) >= QUEUE_SIZE and not self._is_closed:
+            await self._move()
+        if self._is_closed:
+            raise ClosedMailboxError
+        self._letters.append(letter)
+        self._tell()
 
     async def take(self) -> Letter:
         """The next letter."""
-        return await self._receive.receive()
+        if self._letters:
+            await lowlevel.checkpoint()
+        while not self._letters:
+            await self._move()
+        self._tell()
+        return self._letters.pop(0)
 
     def close(self) -> None:
         """Take nothing any more; who waits for an answer learns that there will be none."""
-        self._send.close()
-        while True:
-            try:
-                self._receive.receive_nowait().answered.set()
-            except (anyio.WouldBlock, anyio.EndOfStream, anyio.ClosedResourceError):
-                break
-        self._receive.close()
+        self._is_closed = True
+        while self._letters:
+            self._letters.pop(0).answered.set()
+        self._tell()
+
+    async def _move(self) -> None:
+        """Wait until something has come or gone."""
+        if self._moved is None:
+            self._moved = anyio.Event()
+        await self._moved.wait()
+
+    def _tell(self) -> None:
+        if self._moved is not None:
+            self._moved.set()
+            self._moved = None

@@ -15,7 +15,7 @@ from statemachine.events import Activate, StopRequested, SuspendRequested
 from statemachine.machine import Refused
 from statemachine.problem import Problem, ProblemError, Step
 from statemachine.reach import can_come
-from statemachine.reasons import Reason
+from statemachine.reasons import CATALOGUE, Reason
 from statemachine.states import State
 
 if TYPE_CHECKING:
@@ -33,6 +33,16 @@ async def suspend(worker: Worker, uid: str) -> State:
         ProblemError: ActorNotFound, or the machine's refusal.
     """
     return await _ask(worker.require(uid), SuspendRequested(by=By.COMMAND))
+
+
+def starts_anew(worker: Worker, uid: str) -> bool:
+    """Whether to resume this actor means to start it from nothing, because there is no snapshot of it.
+
+    Raises:
+        ProblemError: ActorNotFound.
+    """
+    actor = worker.require(uid).actor
+    return actor.state is State.FAILED and actor.last_good is None
 
 
 async def resume(worker: Worker, uid: str) -> State:
@@ -108,4 +118,21 @@ def _unreachable(life: Life, wanted: State) -> Problem:
         reason=Reason.STATE_UNREACHABLE,
         subject=life.uid,
         message=f"actor {life.uid} is {life.actor.state} and cannot become {wanted} without a new request",
+        hint=_hint(life, wanted),
     )
+
+
+def _hint(life: Life, wanted: State) -> str:
+    """What brings the wanted state about."""
+    if life.actor.state is State.TERMINATED:
+        return CATALOGUE[Reason.ACTOR_TERMINATED].hint
+    match wanted:
+        case State.RUNNING:
+            anew = "" if life.actor.last_good else "; there is no snapshot, so it starts the actor anew"
+            return f"`greenroom resume {life.uid}` asks for it{anew}."
+        case State.SUSPENDED:
+            return f"`greenroom suspend {life.uid}` asks for it."
+        case State.TERMINATED:
+            return f"`greenroom stop {life.uid}` asks for it."
+        case _:
+            return CATALOGUE[Reason.STATE_UNREACHABLE].hint

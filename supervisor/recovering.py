@@ -9,8 +9,10 @@ it before work is taken on.
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
+import anyio
 import attrs
 import structlog
 
@@ -28,28 +30,35 @@ from supervisor.life import Entrance
 from supervisor.memory import adapt, first_memory
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from actors.assignment import WorkerAssignment
     from actors.journal import Replayed
     from actors.layout import ActorDir, StateDir
-    from actors.ports import Ports
+    from actors.ports import Ports, ProcessIdentity
+    from actors.runsc.teardown import Leftover
     from statemachine.actor import Actor
     from statemachine.events import Event
     from supervisor.worker import Worker
 
 JOURNAL_LIMIT_BYTES: Final = journals.LIMIT_BYTES
+KILLS_MAX: Final = 128
+"""Processes that are killed side by side: each holds a descriptor until it is gone."""
+KILL_S: Final = 5.0
 _TEMPORARY: Final = re.compile(r"\..+\.[0-9a-f]{16}\.tmp")
 
 _log = structlog.get_logger("greenroom.recover")
 
 
 async def recover(ports: Ports, state_dir: StateDir, worker: Worker) -> None:
-    """Bring the worker to where it can take on work."""
+    """Bring the worker to where it can take on work. One that drains meanwhile leaves the rest to its next start."""
     await end_leftovers(ports, state_dir)
     for directory in (state_dir.root, state_dir.refused):
         await _sweep(ports, directory)
     for uid in await _names(ports, state_dir.actors):
+        if worker.draining:
+            return
         # Whatever one actor's directory holds costs no other actor anything.
         try:
             await _recover_actor(ports, state_dir.actor(uid), worker)
@@ -63,13 +72,34 @@ async def recover(ports: Ports, state_dir: StateDir, worker: Worker) -> None:
 
 async def end_leftovers(ports: Ports, state_dir: StateDir) -> None:
     """End every activation that has a process or a directory: at the start, and when a drain's deadline left some."""
-    for leftover in await find_leftovers(ports.processes, ports.files, state_dir.sandboxes):
+    leftovers = await find_leftovers(ports.processes, ports.files, state_dir.sandboxes)
+    await _kill_at_once(ports, leftovers)
+    for leftover in leftovers:
         try:
             await end_activation(ports.processes, ports.files, state_dir.activation(leftover.activation))
         except ProblemError as error:
             _tell(leftover.activation, error)
         else:
             _log.info("ended", activation=leftover.activation, processes=len(leftover.processes))
+
+
+async def _kill_at_once(ports: Ports, leftovers: Sequence[Leftover]) -> None:
+    """Kill every process of every activation before any is cleared away.
+
+    To end an activation means to look at every process of the machine, more than once: with some thousand of them, one
+    after the other, that takes minutes, and a shutdown has seconds. What stays is met, and told, by that end.
+    """
+    limit = anyio.CapacityLimiter(KILLS_MAX)
+
+    async def kill(identity: ProcessIdentity) -> None:
+        async with limit:
+            with suppress(OSError):  # DeadlineExceededError is one
+                await ports.processes.kill_and_wait(identity, deadline_s=KILL_S)
+
+    async with anyio.create_task_group() as group:
+        for leftover in leftovers:
+            for identity in leftover.processes:
+                group.start_soon(kill, identity)
 
 
 async def _recover_actor(ports: Ports, directory: ActorDir, worker: Worker) -> None:
@@ -127,6 +157,10 @@ async def _named(ports: Ports, assignment: WorkerAssignment) -> Snapshot | None:
 def _entrance(actor: Actor, assignment: WorkerAssignment) -> Entrance | Event:
     if actor.state in FINAL | {State.SUSPENDED, State.FAILED}:
         return Entrance.AT_REST
+    if actor.last_good is None:
+        hint = f"There is no snapshot of it: `greenroom resume {assignment.uid}` starts it anew."
+    else:
+        hint = f"`greenroom resume {assignment.uid}` goes on from snapshot {actor.last_good.id}."
     return Recovered(
         finding=Finding.DEAD,
         problem=Problem(
@@ -134,6 +168,7 @@ def _entrance(actor: Actor, assignment: WorkerAssignment) -> Entrance | Event:
             reason=Reason.SUPERVISOR_RESTARTED,
             subject=assignment.uid,
             message=f"the supervisor ended while actor {assignment.uid} was {actor.state}; its sandbox is gone",
+            hint=hint,
         ),
     )
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import errno
 import signal
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 import structlog
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from actors.ports import Ports
     from supervisor.settings import Settings
 
+SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+"""What a worker handles, from before it holds anything until it has left everything."""
 WAIT_MAX_S = 24 * 3600.0
 LEFTOVERS_S = 30.0
 """How long the end of what a drain left may take."""
@@ -48,26 +50,59 @@ async def run_worker(ports: Ports, settings: Settings) -> None:
     """Run a worker until it is asked to end and has ended.
 
     Raises:
-        ProblemError: it cannot start: StateDirInUse, StateUnwritable, RuntimeUnavailable, RuntimeTooOld.
+        ProblemError: it cannot start: StateDirInUse, StateUnwritable, RuntimeUnavailable, RuntimeTooOld; or it has
+            ended and something of a sandbox may be left: ProcessesUnreadable, StepDeadlineExceeded.
     """
     state_dir = StateDir(settings.state_dir)
     async with (
-        ports.signals.receive(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals,
+        ports.signals.receive(*SIGNALS) as signals,
         _held(ports, settings, state_dir),
     ):
         runtime = await look_at_runtime(ports, settings)
-        try:
-            async with anyio.create_task_group() as scope:
-                worker = Worker(ports=ports, settings=settings, state_dir=state_dir, runtime=runtime, scope=scope)
-                await recover(ports, state_dir, worker)
+        async with _leaving_no_sandbox(ports, state_dir), anyio.create_task_group() as scope:
+            worker = Worker(ports=ports, settings=settings, state_dir=state_dir, runtime=runtime, scope=scope)
+            await _recover(ports, worker, signals)
+            if not worker.draining:
                 await _work(ports, settings, worker, signals, scope)
-                await _drain(worker, settings)
-                scope.cancel_scope.cancel()
-        finally:
-            # However this ends, by a drain, a fault or a cancellation: no sandbox outlives its worker.
-            with anyio.move_on_after(LEFTOVERS_S, shield=True):
-                await end_leftovers(ports, state_dir)
+            await _drain(worker, settings)
+            scope.cancel_scope.cancel()
     _log.info("left", actors={life.uid: str(life.actor.state) for life in worker.lives})
+
+
+@asynccontextmanager
+async def _leaving_no_sandbox(ports: Ports, state_dir: StateDir) -> AsyncIterator[None]:
+    """However the body ends, by a drain, a fault or a cancellation: no sandbox outlives its worker."""
+    try:
+        yield
+    except BaseException:
+        with suppress(Exception):  # it is told, and hides not why we end
+            await _end_what_is_left(ports, state_dir)
+        raise
+    await _end_what_is_left(ports, state_dir)
+
+
+async def _end_what_is_left(ports: Ports, state_dir: StateDir) -> None:
+    try:
+        with anyio.fail_after(LEFTOVERS_S, shield=True):
+            await end_leftovers(ports, state_dir)
+    except ProblemError as error:
+        _log.error("leftovers", reason=str(error.problem.reason), message=error.problem.message)
+        raise
+    except TimeoutError as error:
+        problem = _left_behind(state_dir)
+        _log.error("leftovers", reason=str(problem.reason), message=problem.message)
+        raise ProblemError(problem) from error
+    except Exception:
+        _log.exception("fault", reason=str(Reason.INTERNAL))
+        raise
+
+
+async def _recover(ports: Ports, worker: Worker, signals: AsyncIterator[int]) -> None:
+    """Take over what an earlier life left. Who asks for the end meanwhile waits for one actor, not for all of them."""
+    async with anyio.create_task_group() as group:
+        group.start_soon(_drain_when_asked, worker, signals)
+        await recover(ports, worker.state_dir, worker)
+        group.cancel_scope.cancel()
 
 
 async def _work(
@@ -99,17 +134,17 @@ async def _work(
             control_socket=str(settings.control_socket),
             assignments=str(settings.assignments) if settings.assignments else None,
         )
-        signum = await _asked_to_end(signals)
-        _log.info("draining", signal=signal.Signals(signum).name, drain_timeout_s=settings.drain_timeout_s)
-        worker.draining = True
+        await _drain_when_asked(worker, signals)
         intakes.cancel_scope.cancel()
 
 
-async def _asked_to_end(signals: AsyncIterator[int]) -> int:
+async def _drain_when_asked(worker: Worker, signals: AsyncIterator[int]) -> None:
     """Wait for SIGTERM or SIGINT. A terminal that is closed (SIGHUP) is no reason to end anybody's actors."""
     while (signum := await anext(signals)) == signal.SIGHUP:
         _log.info("signal", signal="SIGHUP")
-    return signum
+    drain_timeout_s = worker.settings.drain_timeout_s
+    _log.info("draining", signal=signal.Signals(signum).name, drain_timeout_s=drain_timeout_s)
+    worker.draining = True
 
 
 async def _drain(worker: Worker, settings: Settings) -> None:
@@ -171,7 +206,9 @@ def _operations(
         return {"state": str(await operations.suspend(worker, control.text(request, "uid")))}
 
     async def resume(request: dict[str, Any]) -> Any:
-        return {"state": str(await operations.resume(worker, control.text(request, "uid")))}
+        uid = control.text(request, "uid")
+        starts_anew = operations.starts_anew(worker, uid)
+        return {"state": str(await operations.resume(worker, uid)), "startsAnew": starts_anew}
 
     async def stop(request: dict[str, Any]) -> Any:
         return {"state": str(await operations.stop(worker, control.text(request, "uid")))}
@@ -205,13 +242,30 @@ def _operations(
 
 
 def _socket_problem(path: Path, error: OSError) -> Problem:
-    in_use = error.errno == errno.EADDRINUSE
+    if error.errno == errno.EADDRINUSE:
+        return Problem(
+            step=Step.SUPERVISE,
+            reason=Reason.STATE_DIR_IN_USE,
+            subject=str(path),
+            message=f"another worker listens at {path}, or something that is no socket is there",
+            hint="Stop the other worker (`greenroom status --run-dir` shows it), or use another --run-dir.",
+        )
     return Problem(
         step=Step.SUPERVISE,
-        reason=Reason.STATE_DIR_IN_USE if in_use else Reason.STATE_UNWRITABLE,
+        reason=Reason.STATE_UNWRITABLE,
         subject=str(path),
         message=f"the control socket {path} cannot be made: {error.strerror or error}",
         hint="Use another --run-dir; a socket's path has at most 107 bytes.",
+    )
+
+
+def _left_behind(state_dir: StateDir) -> Problem:
+    return Problem(
+        step=Step.SUPERVISE,
+        reason=Reason.STEP_DEADLINE_EXCEEDED,
+        subject=str(state_dir.sandboxes),
+        message=f"what is left of sandboxes below {state_dir.sandboxes} did not end within {LEFTOVERS_S:g} s",
+        hint="The worker's next start ends what is left.",
     )
 
 

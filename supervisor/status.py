@@ -60,7 +60,12 @@ def worker_status(worker: Worker, *, boot_id: str) -> dict[str, Any]:
             "nvproxy": "off",
             "gpus": [],
             "problems": [
-                {"file": file, "reason": str(problem.reason), "message": problem.message}
+                {
+                    "file": file,
+                    "subject": problem.subject,
+                    "reason": str(problem.reason),
+                    "message": problem.message,
+                }
                 for file, problems in sorted(worker.refused.items())
                 for problem in problems
             ],

@@ -6,6 +6,7 @@ One task group owns everything. A life's end never ends the worker; only its own
 from __future__ import annotations
 
 import contextlib
+import math
 from typing import TYPE_CHECKING, Final
 
 import anyio
@@ -22,6 +23,7 @@ from statemachine.states import FINAL, State
 from supervisor.life import Entrance, Life, draining
 from supervisor.memory import successor_memory
 from supervisor.status import actor_status, status_stands, write_status
+from supervisor.step_runner import internal
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -71,6 +73,7 @@ class Worker:
         self._ports, self._scope, self._performer_for = ports, scope, performer_for
         self._lives: dict[str, Life] = {}
         self._ended_at_s: dict[str, float] = {}
+        self._oldest_end_s = math.inf
         self._arrived = anyio.Event()
 
     # ---- what admission and control ask
@@ -98,7 +101,7 @@ class Worker:
         return tuple(self._lives[uid] for uid in sorted(self._lives))
 
     async def arrival(self) -> None:
-        """Wait until a life begins."""
+        """Wait until a life begins, or one that has ended is remembered."""
         await self._arrived.wait()
 
     def require_open(self) -> None:
@@ -171,6 +174,7 @@ class Worker:
             if isinstance(error, OSError):
                 raise ProblemError(_unwritable(assignment.uid, error)) from error
             raise
+        self._announce_arrival()
         await self._tell(life)
 
     async def resume_life(
@@ -243,17 +247,27 @@ class Worker:
 
     def _bury(self, life: Life) -> None:
         self._lives[life.uid] = life
-        self._ended_at_s[life.uid] = life.since_s
+        self._has_ended(life)
 
     def _start(self, life: Life, entrance: Entrance | Event) -> None:
         self._ended_at_s.pop(life.uid, None)
         self._scope.start_soon(self._live, life, entrance, name=f"actor:{life.uid}")
+        self._announce_arrival()
+
+    def _announce_arrival(self) -> None:
         self._arrived.set()
         self._arrived = anyio.Event()
 
     async def _live(self, life: Life, entrance: Entrance | Event) -> None:
-        await life.run(entrance)
-        self._ended_at_s[life.uid] = life.since_s
+        try:
+            await life.run(entrance)
+        except Exception as error:  # noqa: BLE001 - a fault of ours costs one actor its loop, and no other one anything
+            _log.exception("fault", actor=life.uid, reason=str(Reason.INTERNAL))
+            life.end_unstarted()
+            life.give_up_successor(internal(Step.SUPERVISE, "the actor's loop", error))
+            await self._tell(life)
+            return
+        self._has_ended(life)
         # From its end to here nothing waits: who waits for that end finds the successor in its place.
         if life.begins_anew:
             await self._begin_anew(life)
@@ -290,15 +304,24 @@ class Worker:
 
     def _forget_old(self) -> None:
         """Forget tombstones that are older than a day, or too many."""
-        now_s = self._ports.wall.now_s()
-        by_age = sorted(self._ended_at_s, key=self._ended_at_s.__getitem__)
-        surplus = max(len(by_age) - TOMBSTONES_MAX, 0)
-        for place, uid in enumerate(by_age):
+        if not self._ended_at_s:
+            return
+        forgotten_s = self._ports.wall.now_s() - TOMBSTONE_S
+        surplus = len(self._ended_at_s) - TOMBSTONES_MAX
+        # Every look at a life comes through here: nothing is looked through before there is something to forget.
+        if surplus <= 0 and forgotten_s <= self._oldest_end_s:
+            return
+        for place, uid in enumerate(sorted(self._ended_at_s, key=self._ended_at_s.__getitem__)):
             life = self._lives.get(uid)
             if life is None or life.actor.state not in FINAL:
                 del self._ended_at_s[uid]
-            elif place < surplus or now_s - self._ended_at_s[uid] > TOMBSTONE_S:
+            elif place < surplus or self._ended_at_s[uid] < forgotten_s:
                 del self._ended_at_s[uid], self._lives[uid]
+        self._oldest_end_s = min(self._ended_at_s.values(), default=math.inf)
+
+    def _has_ended(self, life: Life) -> None:
+        self._ended_at_s[life.uid] = life.since_s
+        self._oldest_end_s = min(self._oldest_end_s, life.since_s)
 
 
 def not_found(uid: str) -> Problem:

@@ -27,8 +27,15 @@ def test_a_missing_tool_fails_the_test_in_ci(monkeypatch, name, value):
 
 
 def test_a_tool_that_is_there_lets_the_test_go_on(monkeypatch):
-    monkeypatch.setattr(needs, "find", lambda tool: tool.value)
+    looked_for = []
+
+    def find(tool):
+        looked_for.append(tool)
+        return tool.value
+
+    monkeypatch.setattr(needs, "find", find)
     need(*Tool)
+    assert looked_for == list(Tool)
 
 
 def test_an_old_runsc_is_as_good_as_none(monkeypatch, tmp_path):

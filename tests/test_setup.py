@@ -123,6 +123,15 @@ def test_without_a_network_the_first_run_says_what_failed_and_where_to_look(tree
     assert (tree / ".venv.log").exists()
 
 
+def test_a_lock_that_cannot_be_opened_is_one_sentence(tree):
+    (tree / ".venv.lock").mkdir()
+    code, output = finish(start(tree))
+    assert code == 1
+    assert output.splitlines() == [
+        f"error: setup: {tree}/.venv.lock cannot be opened for writing: is it, or the checkout, somebody else's?"
+    ]
+
+
 ONE_LINE = """\
 deb [trusted=yes] http://one.example.org/os stable main
 deb http://two.example.org/os-security stable-security main

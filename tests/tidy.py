@@ -172,6 +172,24 @@ def a_test_waits_for_something_not_for_a_while(file: File) -> Iterator[str]:
             yield f"line {call.lineno}: {ast.unparse(call)}"
 
 
+@rule("tests/test_x.py", "def test_a_document_is_read():\n    check(b'{}')\n")
+def a_test_shows_what_it_asserts(file: File) -> Iterator[str]:
+    # In its own body: whoever reads it sees when it fails, also when functions that it calls assert things on the way.
+    for node in file.nodes() if file.is_in("tests") else ():
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_"):
+            inside = list(ast.walk(node))
+            calls = {ast.unparse(each.func) for each in inside if isinstance(each, ast.Call)}
+            if not any(isinstance(each, ast.Assert) for each in inside) and "pytest.raises" not in calls:
+                yield f"line {node.lineno}: {node.name}"
+
+
+@rule("actors/ports/files.py", "class Files:\n    def read(self):\n        raise NotImplementedError\n")
+def an_interface_is_a_protocol_or_abstract(file: File) -> Iterator[str]:
+    for node in file.nodes():
+        if isinstance(node, ast.Raise) and node.exc is not None and "NotImplementedError" in ast.unparse(node.exc):
+            yield f"line {node.lineno}: {ast.unparse(node)}"
+
+
 @rule("statemachine/table.py", "import anyio\n")
 def the_machine_knows_the_standard_library_and_attrs(file: File) -> Iterator[str]:
     allowed = sys.stdlib_module_names | {"attrs", "statemachine"}

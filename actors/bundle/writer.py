@@ -94,7 +94,7 @@ async def write_bundle(files: Files, directory: Path, config: JsonObject) -> Pat
         OSError: it cannot be written.
     """
     await files.make_directory(directory)
-    await files.replace(directory / CONFIG_NAME, canonical(config))
+    await _write_config(files, directory, config)
     return directory
 
 
@@ -108,11 +108,15 @@ async def write_pause_bundle(files: Files, activation: Path, *, hostname: str, m
     directory = bundle_directory(activation, PAUSE_NAME)
     rootfs = directory / "rootfs"
     program = pause_elf(machine)
-    await files.make_directory(directory)
     # Directory and program are open to all inside the sandbox, where pause runs as nobody: measured on runsc 20240729,
     # a 0700 directory of root's ends in `failed to load /pause: permission denied`.
     await files.replace_executable(rootfs / "pause", program)
-    return await write_bundle(files, directory, pause_config(rootfs, hostname=hostname))
+    await _write_config(files, directory, pause_config(rootfs, hostname=hostname))
+    return directory
+
+
+async def _write_config(files: Files, directory: Path, config: JsonObject) -> None:
+    await files.replace(directory / CONFIG_NAME, canonical(config))
 
 
 async def _check_rootfs(files: Files, rootfs: Path, name: str) -> None:

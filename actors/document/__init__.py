@@ -6,7 +6,7 @@ Nothing here knows a kind of document; `actors.admission` and `actors.pools` do.
 from .decoding import Decoder, Field, Record, RefusedError, Spot, UnsetError
 from .findings import Finding, Findings, in_document_order, raise_if_any
 from .nodes import Entry, MappingNode, Node, Place, ScalarKind, ScalarNode, SequenceNode
-from .reading import read_document
+from .reading import read_document, unreadable
 
 __all__ = [
     "Decoder",
@@ -27,4 +27,5 @@ __all__ = [
     "in_document_order",
     "raise_if_any",
     "read_document",
+    "unreadable",
 ]

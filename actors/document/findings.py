@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
     from statemachine.reasons import Reason
 
+    from .nodes import Node
+
 
 @attrs.frozen
 class Finding:
@@ -23,6 +25,24 @@ class Finding:
 
     place: Place
     problem: Problem
+
+
+class DocumentError(ProblemError):
+    """Raised when a document cannot be read.
+
+    Attributes:
+        findings: the problems with their places, at least one.
+        root: the tree as far as it could be made, when reading came to the end all the same.
+    """
+
+    def __init__(self, findings: tuple[Finding, ...], root: Node | None = None) -> None:
+        super().__init__(*(finding.problem for finding in findings))
+        self.findings = findings
+        self.root = root
+
+    def __reduce__(self) -> tuple[type[DocumentError], tuple[tuple[Finding, ...], Node | None]]:
+        """Copied and pickled as it was made: the base class would be given the problems."""
+        return (DocumentError, (self.findings, self.root))
 
 
 class Findings:

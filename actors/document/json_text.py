@@ -13,11 +13,14 @@ from typing import TYPE_CHECKING, Final, NoReturn
 from statemachine.reasons import Reason
 
 from .building import TreeBuilder
+from .dialect import STRICT, Dialect, FurtherDocuments
 from .nodes import Node, Place, ScalarKind, ScalarNode
 from .wording import shown
 
 if TYPE_CHECKING:
-    from statemachine.problem import ProblemError, Step
+    from statemachine.problem import Step
+
+    from .findings import DocumentError
 
 _SPACE: Final = re.compile(r"[ \t\r\n]*+")
 _NUMBER: Final = re.compile(r"-?(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?(?:[eE][+-]?[0-9]++)?")
@@ -36,7 +39,7 @@ class MalformedJsonError(Exception):
         refusal: what to tell the user, should it not be YAML either.
     """
 
-    def __init__(self, index: int, refusal: ProblemError) -> None:
+    def __init__(self, index: int, refusal: DocumentError) -> None:
         super().__init__(index)
         self.index = index
         self.refusal = refusal
@@ -53,23 +56,24 @@ class _Due(enum.Enum):
     NOTHING = "the end of the document"
 
 
-def read_json(text: str, step: Step) -> Node:
+def read_json(text: str, step: Step, dialect: Dialect = STRICT) -> Node:
     """Read one JSON document.
 
     Raises:
         MalformedJsonError: it is no JSON.
-        ProblemError: it is, but over a limit, with a key twice, or with a second document behind it.
+        DocumentError: it is, but over a limit, with a key twice, or with a second document behind it.
     """
-    reader = _JsonReader(text, TreeBuilder(step))
+    reader = _JsonReader(text, TreeBuilder(step, dialect), dialect)
     return reader.read()
 
 
 class _JsonReader:
     """A cursor over the text; one method for each thing that may be due."""
 
-    def __init__(self, text: str, builder: TreeBuilder) -> None:
+    def __init__(self, text: str, builder: TreeBuilder, dialect: Dialect) -> None:
         self._text = text
         self._builder = builder
+        self._dialect = dialect
         self._index = 0
         self._line = 1
         self._line_start = 0
@@ -81,7 +85,7 @@ class _JsonReader:
         while due is not _Due.NOTHING:
             due = self._step(due)
             self._skip_space()
-        if self._index < len(self._text):
+        if self._index < len(self._text) and self._dialect.further_documents is FurtherDocuments.REFUSED:
             self._refuse_rest()
         return self._builder.finish()
 

@@ -10,10 +10,12 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from statemachine.problem import ProblemError, Step
+from actors.ports import TooLargeError
+from statemachine.problem import Problem, Step
 from statemachine.reasons import Reason
 
-from .findings import located
+from .dialect import STRICT, Dialect
+from .findings import DocumentError, located
 from .json_text import MalformedJsonError, read_json
 from .limits import DOCUMENT_BYTES_MAX
 from .nodes import Place
@@ -25,33 +27,54 @@ if TYPE_CHECKING:
 _BYTE_ORDER_MARK: Final = "\ufeff"
 # What neither YAML nor a careful JSON writer leaves unescaped; tab, newline, return and NEL are YAML's own white space.
 _UNPRINTABLE: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ufffe\uffff]")
+_DOUBTLESS: Final = bytes([*b"\t\n\r", *range(0x20, 0x7F)])
 _JSON_OPENERS: Final = ("{", "[")
 
 
-def read_document(data: bytes, *, step: Step = Step.ADMISSION) -> Node:
+def read_document(data: bytes, *, step: Step = Step.ADMISSION, dialect: Dialect = STRICT) -> Node:
     """Read one YAML or JSON document.
 
     Args:
         data: the whole file.
         step: the step that the problems name.
+        dialect: what its writers may do.
 
     Raises:
-        ProblemError: with one problem where reading had to stop, with all where it could go on (keys that stand twice,
+        DocumentError: with one problem where reading had to stop, with all where it could go on (keys that stand twice,
             aliases): EmptyDocument NotUtf8 DocumentTooLarge TooDeep AliasesRefused MultipleDocuments MalformedDocument
             DuplicateKey WrongType (a key that is no text).
     """
-    text = _decoded(data, step)
-    if not text.lstrip(" \t\r\n").startswith(_JSON_OPENERS):
-        return _read_yaml_alone(text, step)
+    text = decoded(data, step, dialect)
+    if not begins_like_json(text):
+        return _read_yaml_alone(text, step, dialect)
     try:
-        return read_json(text, step)
+        return read_json(text, step, dialect)
     except MalformedJsonError as not_json:
-        return _read_yaml_instead(text, not_json, step)
+        return _read_yaml_instead(text, not_json, step, dialect)
 
 
-def _decoded(data: bytes, step: Step) -> str:
-    if len(data) > DOCUMENT_BYTES_MAX:
-        message = f"the document has {len(data)} bytes; {DOCUMENT_BYTES_MAX} are the most"
+def begins_like_json(text: str) -> bool:
+    """Whether JSON is tried first."""
+    return text.lstrip(" \t\r\n").startswith(_JSON_OPENERS)
+
+
+def unreadable(error: OSError) -> Problem:
+    """Why a document's file could not even be read."""
+    if isinstance(error, TooLargeError):
+        reason, message = Reason.DOCUMENT_TOO_LARGE, f"the file is larger than {DOCUMENT_BYTES_MAX >> 20} MiB"
+    else:
+        reason, message = Reason.UNREADABLE_FILE, f"the file cannot be read: {error.strerror or error}"
+    return Problem(step=Step.ADMISSION, reason=reason, subject="document", message=message)
+
+
+def decoded(data: bytes, step: Step, dialect: Dialect) -> str:
+    """The text, without its byte order mark.
+
+    Raises:
+        DocumentError: DocumentTooLarge NotUtf8 MalformedDocument (a control character).
+    """
+    if len(data) > dialect.document_bytes_max:
+        message = f"the document has {len(data)} bytes; {dialect.document_bytes_max} are the most"
         raise _refusal(Place(1, 1), step, Reason.DOCUMENT_TOO_LARGE, message)
     try:
         text = data.decode("utf-8").removeprefix(_BYTE_ORDER_MARK)
@@ -59,28 +82,30 @@ def _decoded(data: bytes, step: Step) -> str:
         place = Place(data.count(b"\n", 0, error.start) + 1, 1)
         message = f"byte {error.start} (0x{data[error.start]:02x}) is not UTF-8"
         raise _refusal(place, step, Reason.NOT_UTF8, message) from None
-    if found := _UNPRINTABLE.search(text):
+    # Most documents are ASCII without a doubt, and that is seen ten times as fast.
+    found = _UNPRINTABLE.search(text) if data.translate(None, _DOUBTLESS) else None
+    if found:
         place = Place(text.count("\n", 0, found.start()) + 1, found.start() - text.rfind("\n", 0, found.start()))
         message = f"the control character U+{ord(found[0]):04X} at column {place.column} must be escaped"
         raise _refusal(place, step, Reason.MALFORMED_DOCUMENT, message)
     return text
 
 
-def _read_yaml_alone(text: str, step: Step) -> Node:
+def _read_yaml_alone(text: str, step: Step, dialect: Dialect) -> Node:
     try:
-        return read_yaml(text, step)
+        return read_yaml(text, step, dialect)
     except MalformedYamlError as not_yaml:
         raise not_yaml.refusal from None
 
 
-def _read_yaml_instead(text: str, not_json: MalformedJsonError, step: Step) -> Node:
+def _read_yaml_instead(text: str, not_json: MalformedJsonError, step: Step, dialect: Dialect) -> Node:
     try:
-        return read_yaml(text, step)
+        return read_yaml(text, step, dialect)
     except MalformedYamlError as not_yaml:
         # It is neither: the reader that got further has understood more of what was meant.
         further = not_yaml if not_yaml.index > not_json.index else not_json
         raise further.refusal from None
 
 
-def _refusal(place: Place, step: Step, reason: Reason, message: str) -> ProblemError:
-    return ProblemError(located(place, step, reason, subject="document", message=message).problem)
+def _refusal(place: Place, step: Step, reason: Reason, message: str) -> DocumentError:
+    return DocumentError((located(place, step, reason, subject="document", message=message),))

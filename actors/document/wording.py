@@ -6,6 +6,8 @@ import difflib
 import re
 from typing import TYPE_CHECKING, Final
 
+from statemachine.wording import as_escape
+
 from .limits import SHOWN_CHARACTERS_MAX
 
 if TYPE_CHECKING:
@@ -26,12 +28,7 @@ def escaped(text: str) -> str:
 
 
 def _escaped_character(character: str) -> str:
-    if character in '"\\':
-        return f"\\{character}"
-    if character.isprintable():
-        return character
-    # What is not printable is exactly what repr escapes, each character in the shortest form.
-    return repr(character)[1:-1]
+    return f"\\{character}" if character in '"\\' else as_escape(character)
 
 
 def document_path(segments: Iterable[str | int]) -> str:

@@ -1,6 +1,7 @@
 """YAML, by libyaml's events: no Python object is ever constructed and no scalar is resolved to a type.
 
-Source: YAML 1.1 as libyaml reads it. Not read, by design: anchors, aliases, merge keys, tags, several documents.
+Source: YAML 1.1 as libyaml reads it. Whether anchors, aliases, merge keys, tags and several documents are read is a
+matter of the dialect; the strict one refuses them.
 """
 
 from __future__ import annotations
@@ -12,11 +13,16 @@ import yaml
 from statemachine.reasons import Reason
 
 from .building import TreeBuilder
+from .dialect import STRICT, Aliases, Dialect, FurtherDocuments, Tags
 from .nodes import Node, Place, ScalarKind, ScalarNode
 
 if TYPE_CHECKING:
-    from statemachine.problem import ProblemError, Step
+    from statemachine.problem import Step
 
+    from .findings import DocumentError
+
+_TYPED_TAGS: Final = frozenset(f"tag:yaml.org,2002:{word}" for word in ("int", "float", "bool", "null"))
+"""Tags under which a scalar is not simply text."""
 _NESTING_WORDS: Final = "nesting depth"
 """libyaml's own limit (1000 levels) can strike while it looks ahead, before the events show the depth."""
 
@@ -41,22 +47,22 @@ class MalformedYamlError(Exception):
         refusal: what to tell the user.
     """
 
-    def __init__(self, index: int, refusal: ProblemError) -> None:
+    def __init__(self, index: int, refusal: DocumentError) -> None:
         super().__init__(index)
         self.index = index
         self.refusal = refusal
 
 
-def read_yaml(text: str, step: Step) -> Node:
+def read_yaml(text: str, step: Step, dialect: Dialect = STRICT) -> Node:
     """Read one YAML document.
 
     Raises:
         MalformedYamlError: it is no YAML.
-        ProblemError: it is, but not what is read here.
+        DocumentError: it is, but not what is read here.
     """
-    builder = TreeBuilder(step)
+    builder = TreeBuilder(step, dialect)
     try:
-        _feed(text, builder)
+        _feed(text, builder, dialect)
     except yaml.MarkedYAMLError as error:
         raise _refused(error, builder) from None
     except yaml.YAMLError as error:
@@ -66,25 +72,29 @@ def read_yaml(text: str, step: Step) -> Node:
     return builder.finish()
 
 
-def _feed(text: str, builder: TreeBuilder) -> None:
+def _feed(text: str, builder: TreeBuilder, dialect: Dialect) -> None:
     documents = 0
     for event in yaml.parse(text, Loader=yaml.CSafeLoader):
         match event:
             case yaml.ScalarEvent():
-                _refuse_decoration(event, builder)
-                builder.scalar(ScalarNode(event.value, _kind(event), _place(event)))
+                _refuse_decoration(event, builder, dialect)
+                builder.scalar(ScalarNode(event.value, _kind(event), _place(event)), event.anchor)
             case yaml.MappingStartEvent():
-                _refuse_decoration(event, builder)
-                builder.open_mapping(_place(event))
+                _refuse_decoration(event, builder, dialect)
+                builder.open_mapping(_place(event), event.anchor)
             case yaml.SequenceStartEvent():
-                _refuse_decoration(event, builder)
-                builder.open_sequence(_place(event))
+                _refuse_decoration(event, builder, dialect)
+                builder.open_sequence(_place(event), event.anchor)
             case yaml.MappingEndEvent() | yaml.SequenceEndEvent():
                 builder.close()
+            case yaml.AliasEvent() if dialect.aliases is Aliases.FOLLOWED:
+                builder.alias(_place(event), event.anchor)
             case yaml.AliasEvent():
                 builder.refuse(_place(event), Reason.ALIASES_REFUSED, "aliases (*name) are not read; write it out")
                 # A stand-in, so that keys and values keep their pairs and further problems are found.
                 builder.scalar(ScalarNode(f"*{event.anchor}", ScalarKind.TEXT, _place(event)))
+            case yaml.DocumentEndEvent() if dialect.further_documents is FurtherDocuments.UNREAD:
+                return
             case yaml.DocumentStartEvent():
                 documents += 1
                 if documents > 1:
@@ -94,14 +104,16 @@ def _feed(text: str, builder: TreeBuilder) -> None:
                 continue
 
 
-def _refuse_decoration(event: _TaggedEvent, builder: TreeBuilder) -> None:
-    if event.anchor is not None:
+def _refuse_decoration(event: _TaggedEvent, builder: TreeBuilder, dialect: Dialect) -> None:
+    if event.anchor is not None and dialect.aliases is Aliases.REFUSED:
         builder.refuse(_place(event), Reason.ALIASES_REFUSED, "anchors (&name) are not read; write the value out")
-    if event.tag is not None:
+    if event.tag is not None and dialect.tags is Tags.REFUSED:
         builder.refuse(_place(event), Reason.ALIASES_REFUSED, "tags (!name) are not read; a field has its own type")
 
 
 def _kind(event: yaml.ScalarEvent) -> ScalarKind:
+    if event.tag is not None:
+        return ScalarKind.PLAIN if event.tag in _TYPED_TAGS else ScalarKind.TEXT
     return ScalarKind.TEXT if event.style else ScalarKind.PLAIN
 
 
@@ -113,7 +125,7 @@ def _at(mark: _Mark | None) -> Place:
     return Place(1, 1) if mark is None else Place(mark.line + 1, mark.column + 1)
 
 
-def _refused(error: yaml.MarkedYAMLError, builder: TreeBuilder) -> ProblemError | MalformedYamlError:
+def _refused(error: yaml.MarkedYAMLError, builder: TreeBuilder) -> DocumentError | MalformedYamlError:
     mark = error.problem_mark or error.context_mark
     place = _at(mark)
     words = error.problem or "unreadable"

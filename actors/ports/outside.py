@@ -48,6 +48,11 @@ class Connection(Protocol):
         """Bytes both ways; anyio's errors (EndOfStream, BrokenResourceError, ClosedResourceError)."""
         ...
 
+    @property
+    def has_hung_up(self) -> bool:
+        """Whether the other end is closed for good; one that only sends no more is not. Costs a system call."""
+        ...
+
 
 class Listener(Protocol):
     """A listening unix socket."""

@@ -66,13 +66,24 @@ class Output(enum.Enum):
     """Where a command's stream goes when it is not a file of ours."""
 
     CAPTURE = "capture"
-    """An anonymous file (memfd), read back once after the exit. Never a pipe."""
+    """An anonymous file (memfd), read back once after the exit. Never a pipe.
+
+    It holds 4 MiB: what is written beyond fails with EPERM, also when a process that the command left behind writes it.
+    """
     DISCARD = "discard"
     """/dev/null."""
 
 
 class DeadlineExceededError(TimeoutError):
-    """Raised when a command did not end before its deadline; its process group has been killed and waited for."""
+    """Raised when a command did not end before its deadline; its process group has been killed and waited for.
+
+    Attributes:
+        stderr: the last 16 KiB of what it wrote to stderr until then, when stderr was captured; else empty.
+    """
+
+    def __init__(self, message: str = "", *, stderr: bytes = b"") -> None:
+        super().__init__(message)
+        self.stderr = stderr
 
 
 class Child(Protocol):
@@ -134,6 +145,7 @@ class Processes(Protocol):
 
         Raises:
             ProcessLookupError: there is no such process, or it is no child of ours.
+            OSError: EBUSY, it is owned already; it cannot be held.
         """
         ...
 
@@ -147,6 +159,10 @@ class Processes(Protocol):
 
     async def is_alive(self, identity: ProcessIdentity) -> bool:
         """Whether exactly this process exists and is not a zombie."""
+        ...
+
+    async def holds_output(self, identity: ProcessIdentity) -> bool:
+        """Whether exactly this process has the captured output (`Output.CAPTURE`) of a command open, ended or not."""
         ...
 
     async def kill_and_wait(self, identity: ProcessIdentity, *, deadline_s: float) -> None:

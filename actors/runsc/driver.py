@@ -8,6 +8,7 @@ error of runsc's is 128.
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -21,7 +22,7 @@ from statemachine.problem import Problem, ProblemError, Step
 from statemachine.reasons import Reason
 
 from . import answers, argv
-from .errors import Call, classify, secrets_of
+from .errors import Call, classify, detail_of, secrets_of
 from .flags import GlobalFlags
 from .log import LOG_BYTES_MAX, parse_log, words
 from .version import ENVIRONMENT
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
     from .answers import ContainerState
 
+_LOG_NAME: Final = re.compile(r"[0-9]{6,}-[a-z]+\.log")
 _PID_FILE_BYTES_MAX: Final = 32
 _EXEC_ROUNDS_MAX: Final = 3
 """How often is looked for what a killed command left; a process that forks while it is killed shows up once more."""
@@ -162,9 +164,9 @@ class Runsc:
         """Freeze the whole sandbox; name the root. A second time is refused."""
         await self.run(_call(Step.SUSPEND, "pause", target), argv.pause(target.id), deadline_s=self.deadlines.freeze_s)
 
-    async def resume(self, target: Target) -> None:
-        """Let the sandbox go on, naming the same container as at `pause`."""
-        await self.run(_call(Step.THAW, "resume", target), argv.resume(target.id), deadline_s=self.deadlines.freeze_s)
+    async def resume(self, target: Target, *, deadline_s: float) -> None:
+        """Let the sandbox go on, naming the same container as at `pause`. Waits for a save that still goes on."""
+        await self.run(_call(Step.THAW, "resume", target), argv.resume(target.id), deadline_s=deadline_s)
 
     async def checkpoint(self, target: Target, *, image: Path) -> None:
         """Save the whole sandbox into a fresh directory and let it live on, frozen if it was frozen."""
@@ -266,13 +268,14 @@ class Runsc:
         self, call: Call, arguments: argv.Argv, *, deadline_s: float, output: AppendTo | Output
     ) -> tuple[Finished, bytes]:
         """Run one command and return how it ended and its log, which is empty when it ended with 0."""
-        log = self.activation / f"{next(self._numbers):06d}-{call.verb}.log"
+        number = next(self._numbers)
+        log = self.activation / f"{number:06d}-{call.verb}.log"
         command = (str(self.path), *self.flags.as_argv(root=self.root, log=log), *arguments)
-        # An earlier life counted from 1 as well; what it left would be taken for this command's words.
         try:
-            await self.files.remove_file(log)
+            if number == 1:
+                await self._sweep()
         except OSError as error:
-            message = f"{log} cannot be removed: {error.strerror or error}"
+            message = f"the logs in {self.activation} cannot be removed: {error.strerror or error}"
             raise ProblemError(_problem(call, Reason.STATE_UNWRITABLE, message)) from error
         # runsc's errors stand in the log too, so a discarded stderr loses nothing.
         try:
@@ -281,7 +284,9 @@ class Runsc:
             )
         except DeadlineExceededError as error:
             message = f"runsc {call.verb} of {call.subject!r} did not end within {deadline_s:g} s"
-            raise ProblemError(_problem(call, Reason.STEP_DEADLINE_EXCEEDED, message)) from error
+            detail = detail_of(call, words(await self._read_log(log), error.stderr))
+            problem = attrs.evolve(_problem(call, Reason.STEP_DEADLINE_EXCEEDED, message), detail=detail)
+            raise ProblemError(problem) from error
         except OSError as error:  # no such program, no process or descriptor to be had, no file for its output
             message = f"{self.path} cannot be run: {error.strerror or error}"
             raise ProblemError(_problem(call, Reason.RUNTIME_UNAVAILABLE, message)) from error
@@ -290,6 +295,19 @@ class Runsc:
         with suppress(OSError):
             await self.files.remove_file(log)
         return finished, said
+
+    async def _sweep(self) -> None:
+        """Remove what an earlier life left, which counted from 1 as well: it would pass for our commands' words.
+
+        Before the first command, which is alone: nothing can be asked for before there is a root.
+
+        Raises:
+            OSError: something of it stays.
+        """
+        with suppress(FileNotFoundError):
+            for name in await self.files.list_directory(self.activation):
+                if _LOG_NAME.fullmatch(name):
+                    await self.files.remove_file(self.activation / name)
 
     async def _read_log(self, log: Path) -> bytes:
         try:

@@ -14,6 +14,8 @@ import attrs
 from statemachine.problem import Problem, Step
 from statemachine.reasons import Reason
 
+from .log import condensed
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -80,6 +82,11 @@ def without_secrets(text: str, secrets: Iterable[str]) -> str:
     return text
 
 
+def detail_of(call: Call, said: Words) -> str:
+    """Return the last lines of what a command said, without secrets."""
+    return condensed(without_secrets(said.text, call.secrets)).detail
+
+
 def classify(call: Call, said: Words, *, status: str) -> Problem:
     """Return the problem that a failed call is.
 
@@ -88,11 +95,12 @@ def classify(call: Call, said: Words, *, status: str) -> Problem:
         said: what runsc said.
         status: how the command ended, for the case that it said nothing: `exit code 128`, `signal 9`.
     """
-    message = without_secrets(said.message, call.secrets) or f"runsc {call.verb} ended with {status} and said nothing"
-    detail = without_secrets(said.detail, call.secrets)
+    # Before anything is shortened: half a secret is not found any more.
+    tellable = condensed(without_secrets(said.text, call.secrets))
+    message = tellable.message or f"runsc {call.verb} ended with {status} and said nothing"
 
     def problem(reason: Reason, sentence: str) -> Problem:
-        return Problem(step=call.step, reason=reason, subject=call.subject, message=sentence, detail=detail)
+        return Problem(step=call.step, reason=reason, subject=call.subject, message=sentence, detail=tellable.detail)
 
     for reason, pattern in _SUBSTRINGS:
         if pattern.search(said.text):

@@ -62,7 +62,11 @@ def parse_log(data: bytes) -> tuple[str, ...]:
 def words(log: bytes, stderr: bytes) -> Words:
     """Return what runsc said: the log's errors, or what stands on stderr when the log is empty."""
     messages = parse_log(log) or parse_stderr(stderr)
-    text = "\n".join(messages)
+    return condensed("\n".join(messages))
+
+
+def condensed(text: str) -> Words:
+    """Return a text with what of it a problem may carry."""
     lines = [line for line in text.splitlines() if line.strip()]
     first = lines[0] if lines else ""
     return Words(

@@ -109,9 +109,13 @@ async def write_record(files: Files, directory: Path, record: SandboxRecord, *, 
     Raises:
         ProblemError: StateUnwritable.
     """
+    path, data = directory / RECORD_NAME, canonical(record.as_json())
     try:
-        await files.make_directory(directory)
-        await files.replace(directory / RECORD_NAME, canonical(record.as_json()))
+        try:
+            await files.replace(path, data)
+        except FileNotFoundError:
+            await files.make_directory(directory)
+            await files.replace(path, data)
     except OSError as error:
         message = f"{directory} cannot be written: {error.strerror or error}"
         raise ProblemError(

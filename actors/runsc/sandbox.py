@@ -53,6 +53,8 @@ class Sandbox:
     gofers: Mapping[str, Child]
     targets: Mapping[str, Target]
     _doubts: dict[str, anyio.Event] = attrs.field(factory=dict, init=False, repr=False)
+    _cut_off: set[Path] = attrs.field(factory=set, init=False, repr=False)
+    """Directories of saves that may still go on inside, because their command was cut off."""
 
     @property
     def owned(self) -> tuple[Child, ...]:
@@ -121,8 +123,15 @@ class Sandbox:
         await self.runsc.pause(self.targets[ROOT_CONTAINER])
 
     async def thaw(self) -> None:
-        """Let every container go on."""
-        await self.runsc.resume(self.targets[ROOT_CONTAINER])
+        """Let every container go on.
+
+        Measured on runsc 20240729: a save whose command was cut off goes on inside to its end, and the sandbox takes no
+        `resume` before. Such a sandbox does not hang, and is given the time of a whole save.
+        """
+        deadlines = self.runsc.deadlines
+        deadline_s = deadlines.checkpoint_s if self._cut_off else deadlines.freeze_s
+        await self.runsc.resume(self.targets[ROOT_CONTAINER], deadline_s=deadline_s)
+        self._cut_off.clear()
 
     async def is_frozen(self) -> bool:
         """Whether the containers stand still, asked of the sandbox itself.
@@ -136,6 +145,13 @@ class Sandbox:
             return True
         return False
 
+    async def is_executing(self) -> bool:
+        """Whether a command that was executed inside, or what it left running, still has its stdio open.
+
+        Measured on runsc 20240729: what is saved then can never be restored, and nothing says so before.
+        """
+        return await self.runsc.processes.holds_output(self.process.identity)
+
     async def checkpoint_into(self, directory: Path) -> None:
         """Save all containers into a fresh directory, and live on: frozen when frozen.
 
@@ -143,7 +159,10 @@ class Sandbox:
         that have exited must have been taken out with `delete_exited` first, or the image can never be restored.
         """
         await self.runsc.files.make_directory(directory)
+        # Until runsc says that it is over: who is cancelled, or whose runsc is killed, does not know.
+        self._cut_off.add(directory)
         await self.runsc.checkpoint(self.targets[ROOT_CONTAINER], image=directory)
+        self._cut_off.discard(directory)
 
     async def delete_exited(self, name: str) -> None:
         """Take a container that has exited out of the sandbox. Not while frozen: it would block until the thaw.

@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import re
 import signal
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import anyio
 import attrs
 
+from actors.concurrency import together
 from actors.ports import DeadlineExceededError, ProcessIdentity
 from statemachine.problem import Problem, ProblemError, Step
 from statemachine.reasons import Reason
@@ -54,8 +56,8 @@ async def end_activation(
         deadline_s: seconds for the processes to be gone; a killed one takes milliseconds.
 
     Raises:
-        ProblemError: StepDeadlineExceeded when a process does not end (nothing is removed then), StateUnwritable when
-            the directory cannot be removed.
+        ProblemError: StepDeadlineExceeded when a process does not end, ProcessesUnreadable when it cannot be looked for
+            or killed (nothing is removed then); StateUnwritable when the directory cannot be removed.
     """
     try:
         with anyio.fail_after(deadline_s):
@@ -67,6 +69,9 @@ async def end_activation(
     except TimeoutError as error:  # the port's DeadlineExceededError is one
         message = f"processes of activation {activation.name} are still there after {deadline_s:g} s"
         raise ProblemError(_problem(Reason.STEP_DEADLINE_EXCEEDED, activation, message)) from error
+    except OSError as error:  # no descriptor to be had, or somebody else's process carries our root
+        message = f"processes of activation {activation.name} cannot be ended: {error.strerror or error}"
+        raise ProblemError(_problem(Reason.PROCESSES_UNREADABLE, activation, message)) from error
     try:
         await files.remove_tree(activation)
     except OSError as error:
@@ -91,8 +96,16 @@ async def find_leftovers(processes: Processes, files: Files, sandboxes: Path) ->
     """Return every activation below `sandboxes` that has a directory or a living process, by name.
 
     Raises:
-        OSError: the directory is there but cannot be read.
+        ProblemError: ProcessesUnreadable when processes cannot be looked at, or the directory is there and cannot be.
     """
+    try:
+        return await _leftovers(processes, files, sandboxes)
+    except OSError as error:
+        message = f"what an earlier life left below {sandboxes} cannot be looked for: {error.strerror or error}"
+        raise ProblemError(_problem(Reason.PROCESSES_UNREADABLE, sandboxes, message)) from error
+
+
+async def _leftovers(processes: Processes, files: Files, sandboxes: Path) -> tuple[Leftover, ...]:
     prefix = f"{root_argument(sandboxes)}/"
     found: dict[str, list[ProcessIdentity]] = {}
     for identity, argument in await processes.find_arguments(prefix=prefix):
@@ -118,9 +131,6 @@ async def _end_found(processes: Processes, activation: Path, deadline_s: float, 
     """Kill whatever carries the activation's root, until that many looks in a row have found nothing."""
     argument = root_argument(activation / RUNSC_ROOT)
 
-    async def end(identity: ProcessIdentity) -> None:
-        await processes.kill_and_wait(identity, deadline_s=deadline_s)
-
     empty = 0
     for _ in range(_ROUNDS_MAX):
         found = await processes.find(argument=argument)
@@ -131,9 +141,7 @@ async def _end_found(processes: Processes, activation: Path, deadline_s: float, 
             await anyio.sleep(_LOOK_AGAIN_S)
             continue
         empty = 0
-        async with anyio.create_task_group() as group:
-            for identity in found:
-                group.start_soon(end, identity)
+        await together(*(partial(processes.kill_and_wait, each, deadline_s=deadline_s) for each in found))
     raise DeadlineExceededError
 
 

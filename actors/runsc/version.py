@@ -73,10 +73,12 @@ async def runtime_version(processes: Processes, path: Path, *, step: Step, deadl
     """
     try:
         finished = await processes.run((str(path), *argv.version()), deadline_s=deadline_s, env=ENVIRONMENT)
+    except DeadlineExceededError as error:
+        message = f"{path} --version did not end within {deadline_s:g} s"
+        problem = _problem(Reason.RUNTIME_UNAVAILABLE, path, message, step)
+        raise ProblemError(attrs.evolve(problem, detail=words(b"", error.stderr).detail)) from error
     except OSError as error:
         message = f"{path} cannot be run: {error.strerror or type(error).__name__}"
-        if isinstance(error, DeadlineExceededError):
-            message = f"{path} --version did not end within {deadline_s:g} s"
         raise ProblemError(_problem(Reason.RUNTIME_UNAVAILABLE, path, message, step)) from error
     return parse_version(finished, path=path, step=step)
 

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+import orjson
+
 from actors.assignment import WorkerAssignment
-from actors.codec import CodecError, dumps, loads, plain, structure
+from actors.codec import CodecError, loads, plain, structure
 from statemachine.events import AssignmentRecorded
 from statemachine.problem import Problem, ProblemError, Step
 from statemachine.reasons import Reason
@@ -36,12 +38,12 @@ async def write_assignment(files: Files, directory: ActorDir, assignment: Worker
     Raises:
         ProblemError: StateUnwritable.
     """
-    document = dumps({"v": FORMAT, "assignment": plain(assignment)}) + b"\n"
+    document = orjson.dumps({"v": FORMAT, "assignment": plain(assignment)}) + b"\n"
     try:
-        await files.make_directory(directory.logs)
-        # Admission wrote it, and each try writes it again: what is there was replaced durably, and a look is cheaper
-        # than five syncs.
+        # Admission wrote it, and each try writes it again: what is there was replaced durably, after the directories
+        # were made, and a look is cheaper than five syncs.
         if not await _stands_there(files, directory.assignment, document):
+            await files.make_directory(directory.logs)
             await files.replace(directory.assignment, document)
     except OSError as error:
         raise ProblemError(
@@ -71,9 +73,11 @@ async def read_assignment(files: Files, path: Path) -> WorkerAssignment:
     try:
         document = loads(await files.read(path, limit_bytes=8 << 20))
         version = document["v"]
-        if isinstance(version, int) and version > FORMAT:
+        if type(version) is int and version > FORMAT:
             message = f"it has format {version}; this version reads up to {FORMAT}"
             raise ProblemError(_unusable(path, Reason.NEWER_FORMAT, message))
+        if type(version) is not int or version < 1:
+            raise ProblemError(_unusable(path, Reason.STATE_CORRUPT, f"there is no format {version!r:.20}"))
         return structure(document["assignment"], WorkerAssignment)
     except (CodecError, KeyError, TypeError) as error:
         raise ProblemError(_unusable(path, Reason.STATE_CORRUPT, str(error))) from error

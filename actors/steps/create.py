@@ -124,5 +124,5 @@ async def _write_one(
         claims=claims_of(stage.assignment.containers),
     )
     stage.shapes[container.name] = shape_of(config)
-    envs[container.name] = tuple(str(each) for each in config["process"].get("env", ()))
+    envs[container.name] = tuple(str(each) for each in config["process"].get("env") or ())
     await writer.write_bundle(stage.ports.files, writer.bundle_directory(activation, container.name), config)

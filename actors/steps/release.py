@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 async def release_sandbox(stage: Stage, proven: Snapshot | None) -> SandboxReleased:
     """Perform ReleaseSandbox."""
+    stage.unproven = None  # first of all: whatever fails from here on, the snapshot is proven and stays
     with anyio.CancelScope(shield=True):
         await end_sandbox(stage)
         await stage.mark(Step.RELEASE, "SandboxEnded")
-        stage.unproven = None
         if proven is not None:
             await prune(stage.ports.files, stage.directory.snapshots, proven=proven.id)
     return SandboxReleased()

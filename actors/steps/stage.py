@@ -71,7 +71,7 @@ class Stage:
         exited: containers that had ended with 0 and were taken out of the live sandbox or were not restored.
         told: by container, fired once the watcher has told of its end.
         shapes: of each container, what a restore must find again.
-        unproven: directory of a snapshot that is being made.
+        unproven: directory of a snapshot that is being made, until the machine knows that it is proven.
     """
 
     ports: Ports

@@ -16,7 +16,7 @@ from actors.codec import rfc3339
 from actors.manifest import Manifest, RuntimeFacts, SnapshotContainer, write_manifest
 from actors.proof import FULL, prove
 from actors.runsc.answers import Status
-from actors.snapshots import fresh_snapshot_id, snapshot_of
+from actors.snapshots import fresh_snapshot_id, newest, snapshot_of
 from actors.steps.stage import Freeze
 from statemachine.events import SnapshotProven, SuspendRefused
 from statemachine.problem import Problem, ProblemError, Step
@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 FULL_BELOW_BYTES: Final = 1 << 20
 """A disk with less room than that after a failed checkpoint is taken for its cause; even the smallest one is larger."""
 
+_APART_S: Final = 0.001
+"""Two snapshots are at least so far apart: the resolution of their time as text."""
+
 
 async def save_snapshot(stage: Stage, actor: Actor) -> SnapshotProven | SuspendRefused:
     """Perform SaveSnapshot."""
@@ -41,6 +44,7 @@ async def save_snapshot(stage: Stage, actor: Actor) -> SnapshotProven | SuspendR
     if refusal is not None:
         return SuspendRefused(problem=refusal)
     await _take_out_completed(stage, sandbox, actor)
+    created_at_s = await _later_than_all(stage)
     snapshot_id = fresh_snapshot_id(stage.ports.wall)
     stage.unproven = stage.directory.snapshot(snapshot_id)
     # Counted as frozen before it is asked for: when runsc was cut off or failed in between, nobody knows, and never
@@ -58,7 +62,7 @@ async def save_snapshot(stage: Stage, actor: Actor) -> SnapshotProven | SuspendR
     await stage.mark(Step.SUSPEND, "FilesWritten")
     files = await prove(stage.ports.files, stage.unproven)
     await stage.mark(Step.SUSPEND, "FilesProven")
-    manifest = _manifest(stage, snapshot_id, files)
+    manifest = _manifest(stage, snapshot_id, created_at_s, files)
     try:
         await write_manifest(stage.ports.files, stage.unproven, manifest)
     except OSError as error:
@@ -71,8 +75,8 @@ async def save_snapshot(stage: Stage, actor: Actor) -> SnapshotProven | SuspendR
             )
         ) from error
     await stage.mark(Step.SUSPEND, "ManifestWritten")
-    proven, stage.unproven = stage.unproven, None
-    return SnapshotProven(snapshot=snapshot_of(manifest, proven))
+    # It stays unproven on this stage until the machine has heard of it, which is when release begins.
+    return SnapshotProven(snapshot=snapshot_of(manifest, stage.unproven))
 
 
 def _failed_container(actor: Actor) -> Problem | None:
@@ -92,7 +96,7 @@ async def _look(stage: Stage, sandbox: Sandbox) -> None:
     """Inspect every application container, now that none can change.
 
     Raises:
-        ProblemError: ContainerExited.
+        ProblemError: ContainerExited; OperationInProgress while something that was executed inside lives.
     """
     for name in sandbox.containers:
         if name in stage.exited:
@@ -100,6 +104,26 @@ async def _look(stage: Stage, sandbox: Sandbox) -> None:
         state = await sandbox.inspect(name)
         if state.status is Status.STOPPED:
             raise ProblemError(_exited(name, "exit code not yet known"))
+    if await _is_executing(stage, sandbox):
+        raise ProblemError(
+            Problem(
+                step=Step.SUSPEND,
+                reason=Reason.OPERATION_IN_PROGRESS,
+                subject=stage.assignment.uid,
+                message="a command that was executed inside the actor, or what a probe left running, has its stdin, "
+                "stdout or stderr still open; a snapshot of it could never be restored",
+            )
+        )
+
+
+async def _is_executing(stage: Stage, sandbox: Sandbox) -> bool:
+    try:
+        return await sandbox.is_executing()
+    except OSError as error:
+        message = f"the sandbox of actor {stage.assignment.uid} cannot be looked at: {error.strerror or error}"
+        raise ProblemError(
+            Problem(step=Step.SUSPEND, reason=Reason.RUNTIME_FAILED, subject=stage.assignment.uid, message=message)
+        ) from error
 
 
 async def _checkpoint(stage: Stage, sandbox: Sandbox, directory: Path) -> None:
@@ -148,12 +172,19 @@ def _exited(name: str, how: str) -> Problem:
     )
 
 
-def _manifest(stage: Stage, snapshot_id: str, files: tuple[SnapshotFile, ...]) -> Manifest:
+async def _later_than_all(stage: Stage) -> float:
+    """Now, but after every snapshot that there is: a clock that went back must not make an older one the newest."""
+    before = await newest(stage.ports.files, stage.directory.snapshots)
+    now_s = stage.ports.wall.now_s()
+    return now_s if before is None else max(now_s, before.created_at + _APART_S)
+
+
+def _manifest(stage: Stage, snapshot_id: str, created_at_s: float, files: tuple[SnapshotFile, ...]) -> Manifest:
     runtime, wall = stage.runtime, stage.ports.wall
     return Manifest(
         actor=stage.assignment.uid,
         id=snapshot_id,
-        created_at=rfc3339(wall.now_s()),
+        created_at=rfc3339(created_at_s),
         generation=stage.assignment.generation,
         scope=SnapshotScope.FULL,
         greenroom=runtime.greenroom,

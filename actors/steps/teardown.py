@@ -13,7 +13,7 @@ import anyio
 
 from actors.concurrency import together
 from actors.runsc.teardown import end_activation
-from actors.snapshots import verify_snapshot
+from actors.snapshots import look_at_snapshot, uri_of, verify_snapshot
 from actors.steps.stage import Freeze
 from actors.steps.thaw import remove_unproven, resume_once
 from statemachine.events import OriginVerdict, RolledBack, TornDown
@@ -32,11 +32,17 @@ KILL_MARGIN_S: Final = 5.0
 
 
 async def roll_back(stage: Stage, origin: Snapshot | None) -> RolledBack:
-    """Perform RollBack: end at once, undo everything, then look at the snapshot that the activation came from."""
+    """Perform RollBack: end at once, undo everything, then look at the snapshot that the activation came from.
+
+    A snapshot that was whole although nobody had heard of it yet is not undone: the actor is dead, and lives in there.
+    """
     with anyio.CancelScope(shield=True):
-        await remove_unproven(stage)
+        saved = await _saved(stage)
+        if saved is None:
+            await remove_unproven(stage)
         await end_sandbox(stage)
-    return RolledBack(origin=await _judge(stage, origin))
+        stage.unproven = None if saved is not None else stage.unproven
+    return RolledBack(origin=await _judge(stage, origin), saved=saved)
 
 
 async def stop_containers(stage: Stage, command: StopContainers) -> TornDown:
@@ -90,6 +96,16 @@ async def _term(sandbox: Sandbox, name: str) -> None:
     except ProblemError:
         # It has ended by itself, or hangs: KILL follows either way.
         return
+
+
+async def _saved(stage: Stage) -> Snapshot | None:
+    """The snapshot that was being made, when its manifest, which comes last, is written."""
+    if stage.unproven is None:
+        return None
+    try:
+        return await look_at_snapshot(stage.ports.files, uri_of(stage.unproven), step=Step.TEARDOWN)
+    except ProblemError:
+        return None
 
 
 async def _judge(stage: Stage, origin: Snapshot | None) -> OriginVerdict:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import anyio
 
+from actors import snapshots
 from actors.steps.stage import Freeze
 from statemachine.events import Thawed
 from statemachine.problem import ProblemError, Step
@@ -52,7 +53,7 @@ async def remove_unproven(stage: Stage) -> None:
     if stage.unproven is None:
         return
     try:
-        await stage.ports.files.remove_tree(stage.unproven)
+        await snapshots.remove(stage.ports.files, stage.unproven)
     except OSError:
         return
     stage.unproven = None

@@ -1,8 +1,9 @@
 """verify: the actor is what it should be: alive, and serving where a wakeup probe says what that means.
 
-Needs the sandbox that create or restore has brought up. Makes nothing. Fails with SandboxDied, or RestoredNotServing
-when a container is dead after a restore or a probe did not answer in its time; the snapshot is still good then. Only
-`exec` probes are made here; the others are refused at admission.
+Needs the sandbox that create or restore has brought up, and its watch. Makes nothing. Fails with SandboxDied, or with
+RestoredNotServing when a probe did not answer in its time; the snapshot is still good then. A container that has ended
+is told of by the watch before this ends, so that the machine judges it on the way up, where a snapshot is gone back to.
+Only `exec` probes are made here; the others are refused at admission.
 """
 
 from __future__ import annotations
@@ -27,30 +28,37 @@ if TYPE_CHECKING:
 TRY_S: Final = 5.0
 """Seconds that one try of a probe may take."""
 PAUSE_BETWEEN_TRIES_S: Final = 0.1
+TOLD_S: Final = 5.0
+"""Seconds that the news of a container's end is waited for; it takes runsc some 20 ms to tell."""
 
 
 async def verify_containers(stage: Stage) -> ContainersVerified:
     """Perform VerifyContainers."""
     sandbox = stage.live_sandbox(Step.VERIFY)
     containers = [each for each in stage.assignment.containers if each.name not in stage.exited]
-    await together(*(partial(_verify_one, sandbox, each) for each in containers))
+    await together(*(partial(_verify_one, stage, sandbox, each) for each in containers))
     return ContainersVerified()
 
 
-async def _verify_one(sandbox: Sandbox, container: Container) -> None:
+async def _verify_one(stage: Stage, sandbox: Sandbox, container: Container) -> None:
     state = await sandbox.inspect(container.name)
     if state.status is Status.STOPPED:
-        # What an exit means is the machine's to say: the watcher feeds it. It only cannot be probed any more.
+        # What an exit means is the machine's to say: the watcher feeds it, and before all is called well. It only
+        # cannot be probed any more.
+        if container.name in stage.told:
+            with anyio.move_on_after(TOLD_S):
+                await stage.told[container.name].wait()
         if container.wakeup_probe is not None:
             raise ProblemError(_not_serving(container.name, "it has exited before its probe answered"))
         return
     if state.status is not Status.RUNNING:
         raise ProblemError(_not_serving(container.name, f"runsc says that it is {state.status}"))
     if container.wakeup_probe is not None:
-        await _probe(sandbox, container.name, container.wakeup_probe)
+        user = stage.shapes[container.name].user
+        await _probe(sandbox, container.name, container.wakeup_probe, f"{user.uid}:{user.gid}")
 
 
-async def _probe(sandbox: Sandbox, name: str, probe: WakeupProbe) -> None:
+async def _probe(sandbox: Sandbox, name: str, probe: WakeupProbe, user: str) -> None:
     if not isinstance(probe.action, ExecAction):
         raise ProblemError(
             Problem(
@@ -65,7 +73,7 @@ async def _probe(sandbox: Sandbox, name: str, probe: WakeupProbe) -> None:
     with anyio.move_on_after(probe.timeout_s):
         while True:
             tries += 1
-            answer = await _try(sandbox, name, probe.action)
+            answer = await _try(sandbox, name, probe.action, user)
             if answer is None:
                 return
             last = answer
@@ -75,10 +83,10 @@ async def _probe(sandbox: Sandbox, name: str, probe: WakeupProbe) -> None:
     )
 
 
-async def _try(sandbox: Sandbox, name: str, action: ExecAction) -> str | None:
-    """One try; None when it succeeded, else what was wrong."""
+async def _try(sandbox: Sandbox, name: str, action: ExecAction, user: str) -> str | None:
+    """One try, as the container's own user; None when it succeeded, else what was wrong."""
     try:
-        finished = await sandbox.execute(name, action.argv, deadline_s=TRY_S)
+        finished = await sandbox.execute(name, action.argv, deadline_s=TRY_S, user=user)
     except ProblemError as error:
         return error.problem.message
     return None if finished.exit.code == 0 else f"exit code {finished.exit.code}"

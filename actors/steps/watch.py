@@ -25,6 +25,9 @@ ASK_S: Final = 15.0
 """Seconds that one question for an exit code may take; it is not answered while the sandbox is frozen."""
 TRIES_MAX: Final = 60
 """Questions before an exit counts with an unknown code: 15 minutes of a frozen sandbox."""
+FAILURES_MAX: Final = 10
+"""Questions that may fail (no process to be had, a runsc that somebody killed): that says nothing of the container."""
+ASK_AGAIN_S: Final = 0.2
 CODE_UNKNOWN: Final = 255
 
 
@@ -41,23 +44,28 @@ async def watch_sandbox(stage: Stage, feed: Callable[[Event], Awaitable[None]]) 
 
 
 async def _watch_container(stage: Stage, sandbox: Sandbox, name: str, feed: Callable[[Event], Awaitable[None]]) -> None:
-    await sandbox.ended(name)
-    code = await _exit_code(sandbox, name)
-    if code is not None and name not in stage.exited:
-        await feed(ContainerExited(container=name, exit_code=code))
-    stage.told[name].set()
+    told = stage.told[name]
+    try:
+        await sandbox.ended(name)
+        code = await _exit_code(sandbox, name)
+        if name not in stage.exited:
+            await feed(ContainerExited(container=name, exit_code=code))
+    finally:
+        told.set()
 
 
-async def _exit_code(sandbox: Sandbox, name: str) -> int | None:
-    """The code, CODE_UNKNOWN when runsc cannot tell, None when the sandbox is gone and its death is the news."""
+async def _exit_code(sandbox: Sandbox, name: str) -> int:
+    """The code; CODE_UNKNOWN when a sandbox that lives cannot tell. When it is dead, its death ends this."""
+    failures = 0
     for _ in range(TRIES_MAX):
         try:
             return await sandbox.exit_code(name, deadline_s=ASK_S)
         except ProblemError as error:
-            if error.problem.reason is Reason.SANDBOX_DIED:
-                return None
             if error.problem.reason is not Reason.STEP_DEADLINE_EXCEEDED:
-                return CODE_UNKNOWN
+                failures += 1
+                if failures == FAILURES_MAX:
+                    break
+                await anyio.sleep(ASK_AGAIN_S)
     return CODE_UNKNOWN
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from actors.assignment import Rootfs
 from sim.invariants.evidence import activations_in, actors_in, sentry_of
 from sim.world.runsc.contained import KILLED, STOPPED
-from sim.world.runsc.programs import Run, Surroundings
+from sim.world.runsc.programs import Run
 from sim.world.runsc.sentry import TERMINATED
 from sim.world.runsc.shell import NoSuchCommandError, NotUnderstoodError, recognise
 
@@ -80,8 +80,8 @@ def _own_code(program: Program) -> set[int]:
     return set()
 
 
-class _Alone(Surroundings):
-    """A container of one process, whose output goes nowhere."""
+class _Alone:
+    """The `Surroundings` of one process, whose output goes nowhere."""
 
     def __init__(self) -> None:
         self._files: set[str] = set()

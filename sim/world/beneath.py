@@ -64,9 +64,11 @@ class SimBeneath:
         root, names = self.split(path)
         if not names:
             raise PermissionError(errno.EPERM, "a root itself is not to be replaced", str(path))
-        directory = self.disk.find_directory(root)
-        for name in names[:-1]:
-            directory = self.disk.enter(directory, name)
+        directory = self.disk.find_plainly(path.parts[1:-1])
+        if directory is None:
+            directory = self.disk.find_directory(root)
+            for name in names[:-1]:
+                directory = self.disk.enter(directory, name)
         return directory, names[-1]
 
     def make_directory(self, path: Path) -> Steps:

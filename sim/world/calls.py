@@ -58,6 +58,10 @@ CHANGING: Final = frozenset(
 """The calls after which the world may be another: where a crash makes a difference."""
 
 
+_WOKEN_BY_THEIR_FENCE: Final = frozenset({"files", "net", "processes"})
+"""The ports whose calls do not wait any longer when the life is over."""
+
+
 @attrs.frozen
 class Call:
     """One call of a port.
@@ -97,6 +101,7 @@ class Ledger:
 
     Args:
         calls_max: how many there may be.
+        now_s: virtual seconds.
         keeps: whether they are kept, or only counted.
 
     Attributes:
@@ -105,11 +110,12 @@ class Ledger:
         overrun: raised when there were too many; whoever unwinds may have replaced it by something else.
     """
 
-    def __init__(self, *, calls_max: int, keeps: bool = True) -> None:
+    def __init__(self, *, calls_max: int, now_s: Callable[[], float], keeps: bool = True) -> None:
         self.calls: list[Call] = []
         self.count = 0
         self.overrun: RunawayError | None = None
         self._calls_max = calls_max
+        self._now_s = now_s
         self._keeps = keeps
 
     def enter(self, incarnation: int, port: str, method: str, argument: str) -> Call:
@@ -124,7 +130,7 @@ class Ledger:
                 f"more than {self._calls_max} calls; the last one was {port}.{method} {argument}"
             )
             raise self.overrun
-        call = Call(self.count, incarnation, trio.current_time(), port, method, argument)
+        call = Call(self.count, incarnation, self._now_s(), port, method, argument)
         if self._keeps:
             self.calls.append(call)
         return call
@@ -172,12 +178,13 @@ class Gate:
             FencedError: the life is over, or ended during the call.
         """
         planted = self._enter(port, method, argument)
-        if planted is None and port == "files":
-            # Two thirds of all calls, and none of them waits for anything: `die_at_once` ends them without a scope.
-            result = await act(*args, **options)
-            if self.is_closed:
-                raise FencedError
-            return result
+        if planted is None and port in _WOKEN_BY_THEIR_FENCE:
+            # Nearly all calls. What they wait for ends with the fence, and `die_at_once` follows: they need no scope.
+            try:
+                return await act(*args, **options)
+            finally:
+                if self.is_closed:
+                    raise FencedError
         scope = trio.CancelScope()
         self._under_way[scope] = None
         try:

@@ -65,31 +65,29 @@ class DiskFiles:
 
     def replace(self, path: str, data: bytes) -> None:
         """Write a whole file, made or overwritten."""
-        node = self._open(Path(path))
+        node = self._open(*self._holder(path))
         self._disk.cut(node, 0)
         self._append(node, data)
 
     def create(self, path: str, mode: int) -> None:
         """Make an empty file; FileExistsError when there is something."""
-        where = Path(path)
-        self._disk.create(self._disk.find_directory(where.parent), where.name, mode)
+        self._disk.create(*self._holder(path), mode)
 
     def append(self, path: str, data: bytes) -> None:
         """Append to a file, made when absent; what fits is written even when not all does."""
-        self._append(self._open(Path(path)), data)
+        self._append(self._open(*self._holder(path)), data)
 
     def remove(self, path: str) -> None:
         """Remove a file; absent is fine."""
-        where = Path(path)
         try:
-            self._disk.remove(self._disk.find_directory(where.parent), where.name)
+            self._disk.remove(*self._holder(path))
         except FileNotFoundError:
             return
 
     def names(self, path: str) -> list[str]:
         """Names in a directory; none when it is absent."""
         try:
-            return self._disk.names(self._disk.find_directory(Path(path)))
+            return self._disk.names(self._find_directory(path))
         except FileNotFoundError:
             return []
 
@@ -99,7 +97,8 @@ class DiskFiles:
         Raises:
             OSError: ENOTDIR when something on the way is none.
         """
-        self._directory(Path(path))
+        if self._disk.find_plainly(_names(path)) is None:
+            self._directory(Path(path))
 
     def directory_mode(self, path: str) -> int | None:
         """The permission bits of a directory; None when there is none."""
@@ -111,10 +110,21 @@ class DiskFiles:
         return isinstance(self._find(path), Regular)
 
     def _find(self, path: str) -> Node | None:
+        directory = self._disk.find_plainly(_names(path)[:-1])
+        if directory is not None and path.rpartition("/")[2] not in directory.entries:
+            return None  # which is what is asked for most
         try:
             return self._disk.find(Path(path))
         except OSError:
             return None
+
+    def _find_directory(self, path: str) -> Directory:
+        return self._disk.find_plainly(_names(path)) or self._disk.find_directory(Path(path))
+
+    def _holder(self, path: str) -> tuple[Directory, str]:
+        """The directory that holds a path, and the last name."""
+        parent, _, name = path.rpartition("/")
+        return self._find_directory(parent or "/"), name
 
     def _directory(self, path: Path) -> Directory:
         try:
@@ -123,12 +133,16 @@ class DiskFiles:
             above = self._directory(path.parent)
         return self._disk.make_directory(above, path.name, _DIRECTORY_MODE)
 
-    def _open(self, path: Path) -> Regular:
-        directory = self._disk.find_directory(path.parent)
-        if path.name in directory.entries:
-            return self._disk.open_to_write(directory, path.name)
-        return self._disk.create(directory, path.name, _FILE_MODE)
+    def _open(self, directory: Directory, name: str) -> Regular:
+        if name in directory.entries:
+            return self._disk.open_to_write(directory, name)
+        return self._disk.create(directory, name, _FILE_MODE)
 
     def _append(self, node: Regular, data: bytes) -> None:
         if data and self._disk.append(node, data) < len(data):
             raise kernel_error(errno.ENOSPC)
+
+
+def _names(path: str) -> list[str]:
+    """The names on the way to an absolute path; what is no plain one leads nowhere by them."""
+    return path.split("/")[1:]

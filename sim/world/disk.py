@@ -286,8 +286,10 @@ class SimDisk(Tree):
             listener(name)
 
     def _tell_layout_of(self, *nodes: Node | None) -> None:
-        if any(isinstance(node, Directory | Symlink) for node in nodes):
-            self.tell_layout()
+        for node in nodes:
+            if node.__class__ is Directory or node.__class__ is Symlink:
+                self.tell_layout()
+                return
 
 
 def _tell(node: Node) -> None:

@@ -12,9 +12,10 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-import anyio
 import attrs
+import trio
 
+from sim.world.ctk_command import CtkCommand
 from sim.world.errors import kernel_error
 from sim.world.process_table import ProcessTable, SimProcess
 from sim.world.runsc.cli import call
@@ -22,9 +23,8 @@ from sim.world.runsc.machine import Answer, Ask, Completion, Invocation, Lock, S
 from sim.world.sandboxes import SimMachine, SimSandbox
 
 if TYPE_CHECKING:
-    from anyio.abc import TaskGroup
-
     from sim.world.command_files import DiskFiles
+    from sim.world.gpu_node import GpuNode
     from sim.world.runsc.machine import Steps
     from sim.world.runsc.settings import RunscSettings
 
@@ -66,41 +66,63 @@ class Execution:
         table: its processes.
         files: its disk, as programs reach it.
         runscs: the runsc at each path.
+        gpus: its GPUs, their driver and their toolkit, if it can have any.
         sandboxes: by pid.
     """
 
     def __init__(
-        self, table: ProcessTable, files: DiskFiles, runscs: Mapping[str, RunscSettings], tasks: TaskGroup
+        self,
+        table: ProcessTable,
+        files: DiskFiles,
+        runscs: Mapping[str, RunscSettings],
+        gpus: GpuNode | None,
+        tasks: trio.Nursery,
     ) -> None:
         self.table = table
         self.files = files
         self.runscs = dict(runscs)
+        self.gpus = gpus
         self.sandboxes: dict[int, SimSandbox] = {}
         self._tasks = tasks
         self._locks: dict[str, SimProcess] = {}
-        self._unlocked = anyio.Event()
+        self._unlocked = trio.Event()
 
     def require(self, path: str) -> None:
         """Look whether something can be executed.
 
         Raises:
             FileNotFoundError: there is no such program.
+            PermissionError: it is no executable file.
         """
         directory, name = posixpath.split(path)
+        if self.gpus is not None and self.gpus.offers(path):
+            return
         if path not in self.runscs and not (name in _SMALL and directory in _FOLDERS):
             raise kernel_error(errno.ENOENT, path)
 
-    def start(self, argv: Sequence[str], *, parent: int, stdout: OutputHandle, stderr: OutputHandle) -> SimProcess:
+    def start(
+        self,
+        argv: Sequence[str],
+        *,
+        parent: int,
+        env: Mapping[str, str],
+        stdout: OutputHandle,
+        stderr: OutputHandle,
+    ) -> SimProcess:
         """Start a program in a session of its own, and return its process.
 
         Raises:
             FileNotFoundError: there is no such program.
+            PermissionError: it is no executable file.
         """
         self.require(argv[0])
         process = self.table.spawn(argv, parent=parent)
         if argv[0] in self.runscs:
-            command = RunscCommand(self, process, self.runscs[argv[0]])
+            command = RunscCommand(self, process, self._settings_of(argv[0]))
             self._tasks.start_soon(command.run, Invocation(argv=argv[1:], stdout=stdout, stderr=stderr))
+        elif self.gpus is not None and self.gpus.offers(argv[0]):
+            tool = CtkCommand(self.table, process, self.gpus, env)
+            self._tasks.start_soon(tool.run, argv[1:], stdout, stderr)
         else:
             self._tasks.start_soon(self._run_small, process, tuple(argv))
         return process
@@ -116,11 +138,18 @@ class Execution:
         sandbox.process.ended.append(forget)
         self._tasks.start_soon(sandbox.run)
 
+    def _settings_of(self, runsc: str) -> RunscSettings:
+        """A runsc as it finds the machine now: nodes and drivers come and go."""
+        settings = self.runscs[runsc]
+        if self.gpus is not None and self.gpus.has_driver:
+            return attrs.evolve(settings, has_nvidia_driver=True)
+        return settings
+
     async def _run_small(self, process: SimProcess, argv: tuple[str, ...]) -> None:
-        gone = anyio.Event()
+        gone = trio.Event()
         process.ended.append(gone.set)
         seconds = float(argv[1]) if posixpath.basename(argv[0]) == "sleep" else 0.0
-        with anyio.move_on_after(seconds):
+        with trio.move_on_after(seconds):
             await gone.wait()
         self.table.end(process, 1 if posixpath.basename(argv[0]) == "false" else 0)
 
@@ -138,7 +167,7 @@ class Execution:
         if self._locks.get(path) is owner:
             del self._locks[path]
             self._unlocked.set()
-            self._unlocked = anyio.Event()
+            self._unlocked = trio.Event()
 
     def unlock_all(self, owner: SimProcess) -> None:
         """Give back whatever a process has."""
@@ -160,7 +189,7 @@ class RunscCommand:
         self._process = process
         self._settings = settings
         self._machine = SimMachine(execution, process, settings)
-        self._scope = anyio.CancelScope()
+        self._scope = trio.CancelScope()
         process.ended.append(self._killed)
 
     async def run(self, invocation: Invocation) -> None:
@@ -192,7 +221,7 @@ class RunscCommand:
             match wish:
                 case Sleep(seconds):
                     if seconds > 0:
-                        await anyio.sleep(seconds)
+                        await trio.sleep(seconds)
                 case Lock(path):
                     await self._execution.lock(path, self._process)
                 case Unlock(path):
@@ -208,9 +237,9 @@ class RunscCommand:
 
 @asynccontextmanager
 async def open_execution(
-    *, table: ProcessTable, files: DiskFiles, runscs: Mapping[str, RunscSettings]
+    *, table: ProcessTable, files: DiskFiles, runscs: Mapping[str, RunscSettings], gpus: GpuNode | None = None
 ) -> AsyncIterator[Execution]:
     """Execute programs while the context is open; on leaving, whatever still runs is dropped."""
-    async with anyio.create_task_group() as tasks:
-        yield Execution(table, files, runscs, tasks)
+    async with trio.open_nursery() as tasks:
+        yield Execution(table, files, runscs, gpus, tasks)
         tasks.cancel_scope.cancel()

@@ -37,14 +37,24 @@ class SimFiles:
         owner: whose locks these are; `disk.locks.release_all(owner)` lets them go.
         at: is awaited between the parts of an operation that changes something, and may raise an OSError there, or
             `fence` the process.
+        let_others_run: one turn of the event loop.
     """
 
-    def __init__(self, disk: SimDisk, *, roots: Sequence[Path], owner: object, at: At | None = None) -> None:
+    def __init__(
+        self,
+        disk: SimDisk,
+        *,
+        roots: Sequence[Path],
+        owner: object,
+        at: At | None = None,
+        let_others_run: Callable[[], Awaitable[None]] = lowlevel.checkpoint,
+    ) -> None:
         self._disk = disk
         self._beneath = SimBeneath(disk, roots)
         self._owner = owner
         self._is_fenced = False
         self.at = at
+        self._one_turn = let_others_run
         # What a call of the dead does instead of returning.
         self.once_dead: Callable[[], Awaitable[object]] = anyio.sleep_forever
 
@@ -152,7 +162,10 @@ class SimFiles:
         path: Path,
         *args: *_Rest,
     ) -> _Result:
-        await self._let_others_run()
+        if not self._is_fenced:
+            await self._one_turn()
+        if self._is_fenced:
+            await self.once_dead()
         try:
             return call(self._disk, path, *args)
         except OSError as error:
@@ -160,7 +173,10 @@ class SimFiles:
             raise
 
     async def _change(self, operation: str, parts: Generator[str, None, _Result], *paths: Path) -> _Result:
-        await self._let_others_run()
+        if not self._is_fenced:
+            await self._one_turn()
+        if self._is_fenced:
+            await self.once_dead()
         failure: OSError | None = None
         try:
             while True:
@@ -184,12 +200,6 @@ class SimFiles:
         if self._is_fenced:
             await self.once_dead()
         return failure
-
-    async def _let_others_run(self) -> None:
-        if not self._is_fenced:
-            await lowlevel.checkpoint()
-        if self._is_fenced:
-            await self.once_dead()
 
 
 def _name(error: OSError, paths: Sequence[Path]) -> None:

@@ -105,8 +105,14 @@ class GatedConnection:
     """`Connection` through a gate."""
 
     def __init__(self, gate: Gate, inner: Connection) -> None:
+        self._inner = inner
         self.peer: Peer = inner.peer
         self.stream: ByteStream = GatedStream(gate, inner.stream, str(inner.peer.pid))
+
+    @property
+    def has_hung_up(self) -> bool:
+        """Whether the other end is closed for good."""
+        return self._inner.has_hung_up
 
 
 class GatedStream(ByteStream):

@@ -70,6 +70,11 @@ class GatedProcesses:
         """Whether exactly this process lives."""
         return await self._gate.cross("processes", "is_alive", str(identity.pid), self._inner.is_alive, identity)
 
+    async def holds_output(self, identity: ProcessIdentity) -> bool:
+        """Whether exactly this process has captured output open."""
+        name = str(identity.pid)
+        return await self._gate.cross("processes", "holds_output", name, self._inner.holds_output, identity)
+
     async def kill_and_wait(self, identity: ProcessIdentity, *, deadline_s: float) -> None:
         """SIGKILL exactly this process and wait until it is gone."""
         await self._gate.cross(

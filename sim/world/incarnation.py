@@ -10,7 +10,7 @@ import trio
 
 from actors.ports import Peer, Ports
 from sim.hearing import SPEAKING, Speaker
-from sim.world.calls import FencedError, Gate
+from sim.world.calls import FencedError, Gate, die_at_once
 from sim.world.files import SimFiles
 from sim.world.gated_files import GatedFiles
 from sim.world.gated_outside import GatedNet, GatedSignals, GatedWall, GatedWatch
@@ -54,10 +54,11 @@ class Incarnation:
         self._scope = trio.CancelScope()
         self._gate = Gate(incarnation=number, ledger=world.ledger, plan=world.plan, kill=self.kill)
         self.processes = SimProcesses(world.execution)
-        self._files = SimFiles(world.disk, roots=_roots(settings), owner=self)
+        self._files = SimFiles(world.disk, roots=_roots(settings), owner=self, let_others_run=trio.lowlevel.checkpoint)
         self._net = SimNet(world.sockets, peer=Peer(pid=self.pid, uid=0, gid=0))
         self._signals = SimSignals()
         self._gate.cut_with(self._files)
+        self.processes.once_dead = self._net.once_dead = die_at_once
         self.ports = Ports(
             processes=GatedProcesses(self._gate, self.processes),
             files=GatedFiles(self._gate, self._files),

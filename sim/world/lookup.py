@@ -12,6 +12,7 @@ from sim.world.errors import kernel_error
 from sim.world.nodes import Directory, Node, Symlink
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
 # MAXSYMLINKS of Linux, NAME_MAX, and PATH_MAX less its closing zero.
@@ -111,7 +112,26 @@ def path_of(node: Node) -> str:
     return "/" + "/".join(reversed(names))
 
 
+def walk_down(top: Directory, names: Iterable[str]) -> Node | None:
+    """Go the way that nearly every path is: directories, and at the end anything but a symlink. None for another."""
+    here: Node = top
+    for name in names:
+        if here.__class__ is not Directory:
+            return None
+        found = here.entries.get(name)
+        if found is None or found.__class__ is Symlink:
+            return None
+        here = found
+        while here.__class__ is Directory and here.mounted is not None:
+            here = here.mounted
+    return here
+
+
 def _walk(top: Directory, path: Path, *, follow: bool) -> Node:
+    return walk_down(top, path.parts[path.is_absolute() :]) or _walk_anywhere(top, path, follow=follow)
+
+
+def _walk_anywhere(top: Directory, path: Path, *, follow: bool) -> Node:
     names = path.parts
     if len(names) > _FEW_NAMES and len(_encoded(str(path))) > _PATH_LIMIT_BYTES:
         raise kernel_error(errno.ENAMETOOLONG)

@@ -16,10 +16,8 @@ from sim.world.nodes import Special, SpecialNode
 from sim.world.streams import connected_pair
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Awaitable, Callable
     from pathlib import Path
-
-    from anyio.abc import ByteStream
 
     from actors.ports import Peer
     from sim.world.disk import SimDisk
@@ -40,7 +38,12 @@ class SimConnection:
     """The simulated `Connection`."""
 
     peer: Peer
-    stream: ByteStream
+    stream: SimStream
+
+    @property
+    def has_hung_up(self) -> bool:
+        """Whether the other end is closed for good."""
+        return self.stream.has_hung_up
 
 
 class SimListener:
@@ -65,6 +68,7 @@ class SimListener:
             if self._came.is_set():
                 self._came = anyio.Event()
             await self._came.wait()
+            await self.net.stay_dead()
         peer, stream = self._waiting.popleft()
         return SimConnection(peer, self.net.owned(stream))
 
@@ -85,6 +89,11 @@ class SimListener:
     def close(self) -> None:
         """Stop listening; who accepts gets ClosedResourceError, who waits in the backlog is hung up on."""
         self._is_closed = True
+        self.hang_up()
+        self._came.set()
+
+    def fence(self) -> None:
+        """Nobody listens here any more; who accepts is dead."""
         self.hang_up()
         self._came.set()
 
@@ -119,6 +128,8 @@ class SimNet:
         # In the order in which they came, which is that in which others learn that they are closed.
         self._streams: dict[SimStream, None] = {}
         self.backlog = backlog
+        # What a call of the dead does instead of returning.
+        self.once_dead: Callable[[], Awaitable[object]] = anyio.sleep_forever
 
     @asynccontextmanager
     async def listen_unix(self, path: Path) -> AsyncIterator[SimListener]:
@@ -170,7 +181,7 @@ class SimNet:
         for node, listener in list(self._sockets.listening.items()):
             if listener.net is self:
                 del self._sockets.listening[node]
-                listener.hang_up()
+                listener.fence()
         for stream in list(self._streams):
             stream.fence()
 
@@ -178,14 +189,19 @@ class SimNet:
         """This end of a connection is this process's, until it is closed."""
         self._streams[stream] = None
         stream.on_close = self._streams.pop
+        stream.once_dead = self.once_dead
         return stream
 
     async def let_others_run(self) -> None:
         """A checkpoint, from which the dead do not return."""
         if not self._is_fenced:
             await lowlevel.checkpoint()
+        await self.stay_dead()
+
+    async def stay_dead(self) -> None:
+        """The dead do not go on."""
         if self._is_fenced:
-            await anyio.sleep_forever()
+            await self.once_dead()
 
     def _connect(self, path: Path) -> SimConnection:
         node = self._disk.find(path)

@@ -5,15 +5,15 @@ from __future__ import annotations
 import errno
 import posixpath
 import signal
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-import anyio
-from anyio import lowlevel
+import trio
 
 from actors.ports import AppendTo, DeadlineExceededError, Exit, Finished, Output, ProcessIdentity
 from sim.world.execution import Captured, Discarded
 from sim.world.process_table import INIT_PID
+from supervisor.owned import Owned
 
 if TYPE_CHECKING:
     from actors.ports import Child
@@ -24,29 +24,20 @@ _STDERR_TAIL_BYTES: Final = 16 << 10
 _LOG_MODE: Final = 0o600
 
 
-class SimChild:
+class SimChild(Owned):
     """The simulated `Child`: a process that one life of the supervisor owns."""
 
-    def __init__(self, execution: Execution, process: SimProcess) -> None:
+    def __init__(self, owner: SimProcesses, execution: Execution, process: SimProcess) -> None:
+        super().__init__(process.identity)
+        self._owner = owner
         self._execution = execution
         self._process = process
-        self._exit: Exit | None = None
-        self._is_settled = anyio.Event()
         self._is_given_up = False
         process.is_owned = True
+        owner.children[self] = None
         process.ended.append(self._collect)
         if not process.is_running:
             self._collect()
-
-    @property
-    def identity(self) -> ProcessIdentity:
-        """Pid and start time."""
-        return self._process.identity
-
-    @property
-    def exit(self) -> Exit | None:
-        """How it ended; None while it lives, and for ever when it was given up before its end."""
-        return self._exit
 
     async def wait(self) -> Exit:
         """Wait until it has ended and return how.
@@ -54,11 +45,10 @@ class SimChild:
         Raises:
             ClosedResourceError: it was given up by `close` before its end.
         """
-        await lowlevel.checkpoint()
-        await self._is_settled.wait()
-        if self._exit is None:
-            raise anyio.ClosedResourceError
-        return self._exit
+        try:
+            return await super().wait()
+        finally:
+            await self._owner.stay_dead()
 
     def signal(self, signum: int) -> None:
         """Send a signal; does nothing when it has already ended or was given up."""
@@ -70,6 +60,11 @@ class SimChild:
         if self._exit is None and not self._is_given_up:
             self._execution.table.release(self._process)
         self._is_given_up = True
+        self.settle()
+
+    def settle(self) -> None:
+        """Nothing more will be known of it here: let go who waits."""
+        self._owner.children.pop(self, None)
         self._is_settled.set()
 
     def _collect(self) -> None:
@@ -77,7 +72,7 @@ class SimChild:
         if self._is_given_up or not self._process.is_owned:
             return
         self._exit = Exit(code=self._process.exit_code)
-        self._is_settled.set()
+        self.settle()
         self._execution.table.reap(self._process)
 
 
@@ -98,11 +93,16 @@ class SimProcesses:
     ) -> None:
         self._execution = execution
         self._is_fenced = False
+        self.children: dict[SimChild, None] = {}
+        # What a call of the dead does instead of returning.
+        self.once_dead: Callable[[], Awaitable[object]] = trio.sleep_forever
         self.process = execution.table.spawn(argv, parent=parent, is_subreaper=True)
 
     def fence(self) -> None:
         """The process is dead: its calls never return and change nothing any more."""
         self._is_fenced = True
+        for child in tuple(self.children):
+            child.settle()
 
     def die(self, code: int = -signal.SIGKILL) -> None:
         """End this life of the supervisor: fenced, its children reparented."""
@@ -114,7 +114,7 @@ class SimProcesses:
         argv: Sequence[str],
         *,
         deadline_s: float,
-        env: Mapping[str, str],  # noqa: ARG002 - no simulated program looks at its environment
+        env: Mapping[str, str],
         stdout: AppendTo | Output = Output.CAPTURE,
         stderr: AppendTo | Output = Output.CAPTURE,
         stdout_limit_bytes: int = 1 << 20,
@@ -132,31 +132,32 @@ class SimProcesses:
         _check(argv)
         await self._let_others_run()
         out, err = self._open(stdout), self._open(stderr)
-        started_s = anyio.current_time()
-        child = self._start(argv, out, err)
+        started_s = trio.current_time()
+        child = self._start(argv, env, out, err)
         end: Exit | None = None
         try:
-            with anyio.move_on_after(deadline_s):
+            with trio.move_on_after(deadline_s):
                 end = await child.wait()
         finally:
             if child.exit is None and not self._is_fenced:
                 child.signal(signal.SIGKILL)
-        await self._stay_dead()
+        await self.stay_dead()
         end = end or (child.exit if child.exit is not None and child.exit.code != -signal.SIGKILL else None)
+        said = bytes(err.data[-_STDERR_TAIL_BYTES:]) if isinstance(err, Captured) else b""
         if end is None:
-            raise DeadlineExceededError(f"{argv[0]} did not end within {deadline_s:g} s")
+            raise DeadlineExceededError(f"{argv[0]} did not end within {deadline_s:g} s", stderr=said)
         return Finished(
             exit=end,
-            elapsed_s=anyio.current_time() - started_s,
+            elapsed_s=trio.current_time() - started_s,
             stdout=bytes(out.data[:stdout_limit_bytes]) if isinstance(out, Captured) else b"",
-            stderr=bytes(err.data[-_STDERR_TAIL_BYTES:]) if isinstance(err, Captured) else b"",
+            stderr=said,
         )
 
     async def spawn(
         self,
         argv: Sequence[str],
         *,
-        env: Mapping[str, str],  # noqa: ARG002 - as in `run`
+        env: Mapping[str, str],
         stdout: AppendTo | Output,
         stderr: AppendTo | Output,
     ) -> Child:
@@ -171,22 +172,22 @@ class SimProcesses:
         if Output.CAPTURE in {stdout, stderr}:
             raise ValueError("the output of a long-lived command goes to a file or nowhere")
         await self._let_others_run()
-        return self._start(argv, self._open(stdout), self._open(stderr))
+        return self._start(argv, env, self._open(stdout), self._open(stderr))
 
     async def adopt(self, pid: int) -> Child:
         """Own a process that became a child of ours.
 
         Raises:
             ProcessLookupError: there is no such process, or it is no child of ours.
-            ValueError: it is owned already.
+            OSError: EBUSY, it is owned already.
         """
         await self._let_others_run()
         process = self._execution.table.get(pid)
         if process is None or process.parent != self.process.pid:
             raise ProcessLookupError(errno.ESRCH, f"process {pid} is no child of ours")
         if process.is_owned:
-            raise ValueError(f"process {pid} is owned already")
-        return SimChild(self._execution, process)
+            raise OSError(errno.EBUSY, "it is owned already")
+        return SimChild(self, self._execution, process)
 
     async def find(self, *, argument: str) -> tuple[ProcessIdentity, ...]:
         """The running processes that have this exact string as one argument, by pid."""
@@ -204,6 +205,13 @@ class SimProcesses:
         process = self._execution.table.exactly(identity)
         return process is not None and process.is_running
 
+    async def holds_output(self, identity: ProcessIdentity) -> bool:
+        """Whether exactly this process has the captured output of a command open: here only a sandbox can."""
+        await self._let_others_run()
+        process = self._execution.table.exactly(identity)
+        sandbox = self._execution.sandboxes.get(identity.pid)
+        return process is not None and process.is_running and sandbox is not None and sandbox.sentry.is_executing
+
     async def kill_and_wait(self, identity: ProcessIdentity, *, deadline_s: float) -> None:
         """SIGKILL exactly this process, ours or not, and wait until it is gone (and reaped where it is our child).
 
@@ -218,25 +226,25 @@ class SimProcesses:
         if process is None:
             return
         is_ours = process.parent == self.process.pid
-        gone = anyio.Event()
+        gone = trio.Event()
         process.reaped.append(gone.set)
         if not is_ours:
             process.ended.append(gone.set)
         self._execution.table.signal(process, signal.SIGKILL)
         if process.is_reaped or (not is_ours and not process.is_running):
             return
-        with anyio.move_on_after(deadline_s):
+        with trio.move_on_after(deadline_s):
             await gone.wait()
-            await self._stay_dead()
+            await self.stay_dead()
             return
-        await self._stay_dead()
+        await self.stay_dead()
         raise DeadlineExceededError(f"process {identity.pid} did not end within {deadline_s:g} s of SIGKILL")
 
     # ----------------------------------------------------------------------------------------------------------- parts
 
-    def _start(self, argv: Sequence[str], out: OutputHandle, err: OutputHandle) -> SimChild:
-        process = self._execution.start(argv, parent=self.process.pid, stdout=out, stderr=err)
-        return SimChild(self._execution, process)
+    def _start(self, argv: Sequence[str], env: Mapping[str, str], out: OutputHandle, err: OutputHandle) -> SimChild:
+        process = self._execution.start(argv, parent=self.process.pid, env=env, stdout=out, stderr=err)
+        return SimChild(self, self._execution, process)
 
     def _open(self, output: AppendTo | Output) -> OutputHandle:
         match output:
@@ -257,12 +265,13 @@ class SimProcesses:
 
     async def _let_others_run(self) -> None:
         if not self._is_fenced:
-            await lowlevel.checkpoint()
-        await self._stay_dead()
+            await trio.lowlevel.checkpoint()
+        await self.stay_dead()
 
-    async def _stay_dead(self) -> None:
+    async def stay_dead(self) -> None:
+        """The dead do not go on."""
         if self._is_fenced:
-            await anyio.sleep_forever()
+            await self.once_dead()
 
 
 def _check(argv: Sequence[str]) -> None:

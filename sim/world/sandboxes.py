@@ -7,7 +7,7 @@ import signal
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import anyio
+import trio
 
 from sim.world.runsc.machine import Answer, Handle
 from sim.world.runsc.questions import boot
@@ -33,9 +33,9 @@ class SimSandbox:
         self.sentry = sentry
         self._execution = execution
         self._answers: dict[int, Answer] = {}
-        self._answered: dict[int, anyio.Event] = {}
+        self._answered: dict[int, trio.Event] = {}
         self._calls = 0
-        self._changed = anyio.Event()
+        self._changed = trio.Event()
         self._due_s = -math.inf
         self._gofers: set[int] = set()
         process.handlers[signal.SIGTERM] = lambda: self._perform(sentry.terminate())
@@ -50,14 +50,15 @@ class SimSandbox:
             return Answer(refused=True)
         self._calls += 1
         call = self._calls
-        answered = self._answered[call] = anyio.Event()
+        answered = self._answered[call] = trio.Event()
         if "gofer" in argument:
             self.watch_gofer(argument["gofer"])
-        self._perform(self.sentry.ask(call, method, argument, stdio, anyio.current_time()))
+        self._perform(self.sentry.ask(call, method, argument, stdio, trio.current_time()))
         if self.sentry.next_s() < self._due_s:
             self._change()
         try:
-            await answered.wait()
+            if not answered.is_set():
+                await answered.wait()
         finally:
             del self._answered[call]
             self.sentry.forget(call)
@@ -68,10 +69,10 @@ class SimSandbox:
         while self.process.is_running:
             changed = self._changed
             self._due_s = math.inf if self.process.is_stopped else self.sentry.next_s()
-            with anyio.CancelScope(deadline=self._due_s):
+            with trio.CancelScope(deadline=self._due_s):
                 await changed.wait()
             if not self.process.is_stopped and not self.sentry.is_over:
-                self._perform(self.sentry.advance(anyio.current_time()))
+                self._perform(self.sentry.advance(trio.current_time()))
 
     def watch_gofer(self, pid: int) -> None:
         """Be told when a file server ends, and take it along when this ends."""
@@ -83,12 +84,12 @@ class SimSandbox:
     def _gofer_ended(self, pid: int) -> None:
         self._gofers.discard(pid)
         if self.process.is_running:
-            self._perform(self.sentry.gofer_died(pid, anyio.current_time()))
+            self._perform(self.sentry.gofer_died(pid, trio.current_time()))
             self._change()
 
     def _change(self) -> None:
         self._changed.set()
-        self._changed = anyio.Event()
+        self._changed = trio.Event()
 
     def _perform(self, effects: Sequence[Effect]) -> None:
         for effect in effects:
@@ -142,7 +143,7 @@ class SimMachine:
 
     def now_s(self) -> float:
         """The virtual clock."""
-        return anyio.current_time()
+        return trio.current_time()
 
     def write(self, handle: Handle, data: bytes) -> None:
         """Write to an output."""

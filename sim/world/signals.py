@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-import signal
-from collections import deque
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-import anyio
 from anyio import lowlevel
+
+from supervisor.inbox import SignalInbox, require_catchable
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
-
-_PENDING_MAX: Final = 64
-_CATCHABLE: Final = frozenset(signal.valid_signals()) - {signal.SIGKILL, signal.SIGSTOP}
 
 
 class SimSignals:
     """The simulated `Signals` of one life of a process; the world sends with `deliver`."""
 
     def __init__(self) -> None:
-        self._receivers: dict[int, list[_Inbox]] = {}
+        self._receivers: dict[int, list[SignalInbox]] = {}
 
     def deliver(self, signum: int) -> bool:
         """Send a signal; False when nobody handles it, so that the kernel does by default what signal(7) says."""
@@ -37,10 +33,9 @@ class SimSignals:
         Raises:
             ValueError: the signal cannot be handled (SIGKILL, SIGSTOP, no signal at all).
         """
-        if unfit := set(signums) - _CATCHABLE:
-            raise ValueError(f"no signals that can be handled: {sorted(unfit)}")
+        require_catchable(signums)
         await lowlevel.checkpoint()
-        inbox = _Inbox()
+        inbox = SignalInbox()
         distinct = tuple(dict.fromkeys(signums))
         for signum in distinct:
             self._receivers.setdefault(signum, []).append(inbox)
@@ -49,26 +44,3 @@ class SimSignals:
         finally:
             for signum in distinct:
                 self._receivers[signum].remove(inbox)
-
-
-class _Inbox:
-    """Signals that have come and are not yet taken."""
-
-    def __init__(self) -> None:
-        self._pending: deque[int] = deque(maxlen=_PENDING_MAX)
-        self._came = anyio.Event()
-
-    def put(self, signum: int) -> None:
-        self._pending.append(signum)
-        self._came.set()
-
-    def __aiter__(self) -> _Inbox:
-        return self
-
-    async def __anext__(self) -> int:
-        await lowlevel.checkpoint()
-        while not self._pending:
-            if self._came.is_set():
-                self._came = anyio.Event()
-            await self._came.wait()
-        return self._pending.popleft()

@@ -10,7 +10,7 @@ from anyio import lowlevel
 from anyio.abc import ByteStream
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Awaitable, Callable, Iterator
 
 # net.core.wmem_default of Linux: what a unix socket takes that nobody reads.
 _BUFFER_BYTES: Final = 212_992
@@ -31,6 +31,11 @@ class _Pipe:
         self.is_abandoned = False
         self.is_reset = False
         self._changed = anyio.Event()
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether there is nothing to be had, and will not be for a while."""
+        return not (self.content or self.is_ended or self.is_reset or self.is_abandoned)
 
     def tell(self) -> None:
         self._changed.set()
@@ -68,8 +73,15 @@ class SimStream(ByteStream):
         self._is_closed = False
         self._is_fenced = False
         self.on_close: Callable[[SimStream], object] | None = None
+        # What a call of the dead does instead of returning.
+        self.once_dead: Callable[[], Awaitable[object]] = anyio.sleep_forever
         self._receiving = _Guard("reading from")
         self._sending = _Guard("writing to")
+
+    @property
+    def has_hung_up(self) -> bool:
+        """Whether either end is closed for good."""
+        return self._is_closed or self._outgoing.is_abandoned
 
     async def receive(self, max_bytes: int = 65536) -> bytes:
         """What has come, at most so much; waits until something has.
@@ -79,8 +91,9 @@ class SimStream(ByteStream):
             ClosedResourceError: this end is closed.
             BrokenResourceError: the other end was closed without having received everything.
         """
-        await lowlevel.checkpoint()
         pipe = self._incoming
+        if not pipe.is_quiet:
+            await lowlevel.checkpoint()
         with self._receiving.held():
             while True:
                 if self._is_closed:
@@ -156,7 +169,7 @@ class SimStream(ByteStream):
 
     async def _end(self) -> NoReturn:
         if self._is_fenced:
-            await anyio.sleep_forever()
+            await self.once_dead()
         raise anyio.ClosedResourceError
 
 

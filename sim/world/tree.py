@@ -13,7 +13,7 @@ from sim.world.nodes import Directory, Node, Regular, Special, SpecialNode
 from sim.world.volume import Volume
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from pathlib import Path
 
     from sim.world.nodes import Choose
@@ -122,6 +122,14 @@ class Tree:
         node = lookup.find_directory(self.top, path)
         self.check(Operation.OPEN, node)
         return node
+
+    def find_plainly(self, names: Iterable[str]) -> Directory | None:
+        """The directory to which these names lead from the top, with no symlink among them; None if there is none.
+
+        Nothing is given for the directories on the way: who asks for errors there takes another way.
+        """
+        node = None if self._injections else lookup.walk_down(self.top, names)
+        return node if node.__class__ is Directory else None
 
     def find_regular(self, path: Path) -> Regular:
         """The regular file at a path, to be read: nothing else is, and nothing is waited for.

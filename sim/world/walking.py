@@ -6,24 +6,20 @@ Nothing is called recursively: a tree may be deeper than Python's stack.
 from __future__ import annotations
 
 import errno
-from collections import Counter
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import attrs
 
 from sim.world.errors import kernel_error
 from sim.world.nodes import Directory, Regular
+from supervisor.tree_walk import REPEATS_MAX, Level, Remains, Walk
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from sim.world.beneath import SimBeneath, Steps
     from sim.world.disk import SimDisk
-
-# How often a directory is emptied into which somebody still puts files.
-_REPEATS_MAX: Final = 4
-_NAMES_SHOWN_MAX: Final = 20
 
 
 def remove_tree(beneath: SimBeneath, path: Path) -> Steps:
@@ -66,24 +62,14 @@ def sync_tree(beneath: SimBeneath, path: Path) -> Steps:
             yield "file synced"
 
 
-@attrs.define
-class _Level:
-    """A directory on the way from the top to where the walk is.
+@attrs.define(kw_only=True)
+class _Level(Level):
+    """A level whose pending names are those of everything in it; directories come last."""
 
-    Attributes:
-        pending: the names in it that have yet to be met; directories come last.
-        repeats: how often a directory in it had to be entered once more.
-        is_stuck: something in it stays, so that it stays too.
-    """
-
-    name: str
     directory: Directory
-    pending: list[str]
-    repeats: Counter[str] = attrs.field(factory=Counter)
-    is_stuck: bool = False
 
 
-class _Walk:
+class _Walk(Walk[_Level]):
     """Where a walk through a tree is.
 
     Args:
@@ -92,10 +78,9 @@ class _Walk:
     """
 
     def __init__(self, disk: SimDisk, path: Path, directory: Directory) -> None:
+        super().__init__(path)
         self._disk = disk
-        self._path = path
         self._directory = directory
-        self.levels: list[_Level] = []
 
     def enter(self, name: str) -> None:
         """Go down into a directory.
@@ -109,7 +94,7 @@ class _Walk:
         names = self._disk.names(directory)
         directories = [name for name in names if isinstance(directory.entries.get(name), Directory)]
         others = [name for name in names if not isinstance(directory.entries.get(name), Directory)]
-        self.levels.append(_Level(name, directory, [*directories, *others]))
+        self.levels.append(_Level(name=name, directory=directory, pending=[*directories, *others]))
 
     def leave(self) -> _Level:
         """Go up to where the walk came from.
@@ -120,7 +105,7 @@ class _Walk:
         parent = self.levels[-1].directory.parent
         # One that was removed still has its `..`.
         if len(self.levels) > 1 and parent is not None and parent is not self.levels[-2].directory:
-            raise self.located(OSError(errno.ESTALE, "a directory was moved while its tree was walked"), "..")
+            raise self.moved()
         return self.levels.pop()
 
     @property
@@ -128,22 +113,14 @@ class _Walk:
         """The directory that is walked through now."""
         return self.levels[-1].directory if self.levels else self._directory
 
-    def located(self, error: OSError, name: str) -> OSError:
-        """The error with the whole path in it; a very long one is cut in the middle."""
-        names = [level.name for level in self.levels[1:]] + ([name] if self.levels else [])
-        if len(names) > _NAMES_SHOWN_MAX:
-            names = [*names[:_NAMES_SHOWN_MAX], "…", name]
-        error.filename = "/".join([str(self._path), *names])
-        return error
-
 
 class _Removal(_Walk):
     def __init__(self, disk: SimDisk, path: Path, directory: Directory) -> None:
         super().__init__(disk, path, directory)
-        self._first_error: OSError | None = None
+        self._remains = Remains(self)
 
     def remove(self, name: str) -> Steps:
-        for _ in range(_REPEATS_MAX):
+        for _ in range(REPEATS_MAX):
             self.enter(name)
             while self.levels:
                 depth = len(self.levels)
@@ -155,9 +132,9 @@ class _Removal(_Walk):
                     yield "removed"
             if name not in self._directory.entries:
                 return
-            if self._first_error is not None:
-                raise self._first_error
-        raise kernel_error(errno.ENOTEMPTY, str(self._path))
+            if self._remains.first is not None:
+                raise self._remains.first
+        raise kernel_error(errno.ENOTEMPTY, str(self.path))
 
     def _meet(self, name: str) -> None:
         try:
@@ -170,7 +147,7 @@ class _Removal(_Walk):
         except IsADirectoryError:
             self.levels[-1].pending.append(name)
         except OSError as error:
-            self._keep(error, name)
+            self._remains.keep(error, name)
 
     def _end(self, level: _Level) -> None:
         try:
@@ -178,28 +155,4 @@ class _Removal(_Walk):
         except FileNotFoundError:
             pass
         except OSError as error:
-            if level.is_stuck:
-                self._stick()  # the error of what is in it has been kept
-            elif error.errno == errno.ENOTEMPTY:
-                self._repeat(error, level.name)
-            else:
-                self._keep(error, level.name)
-
-    def _repeat(self, error: OSError, name: str) -> None:
-        """Somebody puts files there while we empty it."""
-        if not self.levels:
-            return  # the top: `remove` counts
-        above = self.levels[-1]
-        above.repeats[name] += 1
-        if above.repeats[name] < _REPEATS_MAX:
-            above.pending.append(name)
-        else:
-            self._keep(error, name)
-
-    def _keep(self, error: OSError, name: str) -> None:
-        self._first_error = self._first_error or self.located(error, name)
-        self._stick()
-
-    def _stick(self) -> None:
-        if self.levels:
-            self.levels[-1].is_stuck = True
+            self._remains.keep_directory(error, level)

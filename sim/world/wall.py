@@ -52,7 +52,7 @@ class SimWall:
 
     def now_ns(self) -> int:
         """The same in whole nanoseconds; what a simulated disk stamps files with."""
-        return round(self.now_s() * 1e9)
+        return round((self._clock() + self._offset_s) * 1e9)
 
     def boot_id(self) -> str:
         """The kernel's boot id."""

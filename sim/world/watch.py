@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-import anyio
 from anyio import lowlevel
 
 from sim.world import lookup
+from supervisor.inbox import ChangeInbox
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -16,9 +16,6 @@ if TYPE_CHECKING:
 
     from sim.world.disk import SimDisk
     from sim.world.nodes import Directory
-
-# Of so many names nobody picks single ones: look at everything.
-_NAMES_MAX: Final = 4096
 
 
 class SimWatch:
@@ -47,7 +44,7 @@ class _Observer:
     def __init__(self, disk: SimDisk, path: Path) -> None:
         self._disk = disk
         self._path = path
-        self.batches = _Batches()
+        self.batches = ChangeInbox()
         self._watched = self._look()
         self._listen()
         disk.layout_listeners.append(self._look_again)
@@ -65,7 +62,7 @@ class _Observer:
             self._listen_no_more()
             self._watched = found
             self._listen()
-            self.batches.put(None)
+            self.batches.put(())
 
     def _look(self) -> Directory | None:
         try:
@@ -75,41 +72,11 @@ class _Observer:
 
     def _listen(self) -> None:
         if self._watched is not None:
-            self._watched.listeners.append(self.batches.put)
+            self._watched.listeners.append(self._tell)
 
     def _listen_no_more(self) -> None:
-        if self._watched is not None and self.batches.put in self._watched.listeners:
-            self._watched.listeners.remove(self.batches.put)
+        if self._watched is not None and self._tell in self._watched.listeners:
+            self._watched.listeners.remove(self._tell)
 
-
-class _Batches:
-    """Changes that were told and are not yet taken, put together; bounded, as more than some names become none."""
-
-    def __init__(self) -> None:
-        # In the order in which they came: that of a set of strings changes with PYTHONHASHSEED.
-        self._names: dict[str, None] = {}
-        self._is_everything = False
-        self._came = anyio.Event()
-
-    def put(self, name: str | None) -> None:
-        """Tell a name, or None for everything."""
-        if name is not None:
-            self._names[name] = None
-        self._is_everything |= name is None or len(self._names) > _NAMES_MAX
-        if self._is_everything:
-            self._names.clear()
-        self._came.set()
-
-    def __aiter__(self) -> _Batches:
-        return self
-
-    async def __anext__(self) -> frozenset[str]:
-        await lowlevel.checkpoint()
-        while not self._names and not self._is_everything:
-            if self._came.is_set():
-                self._came = anyio.Event()
-            await self._came.wait()
-        names = frozenset() if self._is_everything else frozenset(self._names)
-        self._names.clear()
-        self._is_everything = False
-        return names
+    def _tell(self, name: str | None) -> None:
+        self.batches.put(() if name is None else (name,))

@@ -29,6 +29,8 @@ from sim.world.calls import Ledger
 from sim.world.command_files import DiskFiles
 from sim.world.disk import SimDisk
 from sim.world.execution import Execution, open_execution
+from sim.world.gpu_node import GpuNode
+from sim.world.gpus import Driver, Toolkit
 from sim.world.incarnation import Incarnation
 from sim.world.net import SimNet, SimSockets
 from sim.world.process_table import ProcessTable
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Mapping
 
     from sim.faults import Fault
+    from sim.world.gpus import Gpu
     from sim.world.process_table import SimProcess
     from sim.world.runsc.programs import Program
 
@@ -64,6 +67,9 @@ class Machine:
         state_bytes: size of a snapshot's main file; a real one has a megabyte.
         calls_max: how many port calls a run may make.
         keeps_calls: whether they are kept, or only counted.
+        gpus: in the order of NVML's index; without any there is neither driver nor toolkit.
+        driver: of its GPUs.
+        toolkit: NVIDIA's, for its GPUs.
     """
 
     flavour: Flavour = Flavour.R24
@@ -73,6 +79,9 @@ class Machine:
     state_bytes: int = 0
     calls_max: int = 2_000_000
     keeps_calls: bool = True
+    gpus: tuple[Gpu, ...] = ()
+    driver: Driver = attrs.field(factory=Driver)
+    toolkit: Toolkit = attrs.field(factory=Toolkit)
 
 
 class World:
@@ -82,6 +91,7 @@ class World:
         random: where everything comes from that is different from seed to seed.
         wall: the calendar and the boot.
         disk: every file.
+        gpus: the GPUs, their nodes, driver and toolkit, and what happens to them.
         table: every process.
         sockets: who listens where.
         ledger: every port call.
@@ -99,20 +109,26 @@ class World:
         settings: Settings | None = None,
     ) -> None:
         self.seed = seed
+        self._clock: trio.abc.Clock | None = None
         self.machine = machine or Machine()
         self.settings = settings or default_settings()
         self.random = random.Random(seed)  # noqa: S311 - a simulation wants to be repeated
-        self.wall = SimWall(self.random, clock=_clock_s)
+        self.wall = SimWall(self.random, clock=self.now_s)
         self.disk = SimDisk(now_ns=self.wall.now_ns, capacity_bytes=self.machine.capacity_bytes)
         self.hearing = Hearing()
-        self.ledger = Ledger(calls_max=self.machine.calls_max, keeps=self.machine.keeps_calls)
+        self.ledger = Ledger(calls_max=self.machine.calls_max, keeps=self.machine.keeps_calls, now_s=self.now_s)
         self.plan = Plan(self.random, faults)
         self.incarnations: list[Incarnation] = []
         self._execution: Execution | None = None
         self._tasks: trio.Nursery | None = None
         self._boots: list[trio.CancelScope] = []
         self._furnish()
+        self.gpus = GpuNode(self.disk, self.machine.gpus, driver=self.machine.driver, toolkit=self.machine.toolkit)
         self._boot()
+
+    def now_s(self) -> float:
+        """Virtual seconds; 0 before anything runs."""
+        return 0.0 if self._clock is None else self._clock.current_time()
 
     @property
     def state(self) -> StateDir:
@@ -154,6 +170,7 @@ class World:
             RuntimeError: tasks of a dead life do not end.
         """
         failure: BaseException | None = None
+        self._clock = trio.lowlevel.current_clock()
         with self.hearing.open():
             try:
                 async with trio.open_nursery() as tasks:
@@ -295,8 +312,9 @@ class World:
         self.put_rootfs()
 
     def _boot(self) -> None:
-        self.table = ProcessTable(now_s=_clock_s)
+        self.table = ProcessTable(now_s=self.now_s)
         self.sockets = SimSockets(self.disk)
+        self.gpus.boot()
 
     async def _run_machine(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Run the programs of one boot until the power goes."""
@@ -309,7 +327,7 @@ class World:
         with trio.CancelScope() as boot:
             self._boots.append(boot)
             async with open_execution(
-                table=self.table, files=DiskFiles(self.disk), runscs={str(RUNSC): runsc}
+                table=self.table, files=DiskFiles(self.disk), runscs={str(RUNSC): runsc}, gpus=self.gpus
             ) as execution:
                 self._execution = execution
                 task_status.started()
@@ -331,11 +349,3 @@ def default_settings() -> Settings:
     return Settings(
         state_dir=Path("/var/lib/greenroom"), run_dir=Path("/run/greenroom"), assignments=ASSIGNMENTS, runsc=RUNSC
     )
-
-
-def _clock_s() -> float:
-    """Virtual seconds; 0 while nothing runs yet."""
-    try:
-        return trio.current_time()
-    except RuntimeError:
-        return 0.0

@@ -42,7 +42,20 @@ class Seconds(click.ParamType[float]):
         return seconds
 
 
-json_option: Callable[[Any], Any] = click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
+def _leave_note(ctx: click.Context, _param: click.Parameter, value: bool) -> bool:
+    ctx.ensure_object(dict)["as_json"] = value
+    return value
+
+
+json_option: Callable[[Any], Any] = click.option(
+    "--json", "as_json", is_flag=True, callback=_leave_note, help="One JSON document on stdout, of a failure too."
+)
+"""With a note in click's object of the call, so that a failure is told as one document as well."""
+
+own_json_option: Callable[[Any], Any] = click.option(
+    "--json", "as_json", is_flag=True, help="One JSON document on stdout, with the problems of each file."
+)
+"""Of a command whose own document tells what failed."""
 
 
 def ask(run_dir: Path, op: str, *, bound_s: float = 60.0, **arguments: Any) -> Any:

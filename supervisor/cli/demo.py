@@ -5,6 +5,7 @@ The command itself, `greenroom demo`, is in `sim.cli.demo`, which can play the s
 
 from __future__ import annotations
 
+import signal
 from typing import TYPE_CHECKING, Final
 
 import anyio
@@ -18,14 +19,17 @@ from supervisor.cli.story import RUNSC, Story, require
 from supervisor.host.composition import open_host_ports
 from supervisor.host.net import HostNet
 from supervisor.host.scratch import make_busybox_rootfs, scratch_directory
+from supervisor.host.signals import interrupting
 from supervisor.host.surroundings import effective_uid, find_busybox, find_runsc, in_chroot, read_small
 from supervisor.logs import LogFormat, configure_logs
-from supervisor.running import run_worker
+from supervisor.running import SIGNALS, run_worker
 from supervisor.settings import Settings
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+ENDING: Final = (signal.SIGTERM, signal.SIGINT)
+"""What ends the demo; a shell that starts it in its background has it ignore SIGINT."""
 LOG_TAIL_BYTES: Final = 4000
 NOT_PERMITTED: Final = ("not permitted", "permission denied", "don't have cap_", "namespace", "pivot_root", "seccomp")
 """Words of runsc's that mean: this machine does not let gVisor run, rather than: something is wrong."""
@@ -35,31 +39,42 @@ def play_for_real() -> str | None:
     """Play the story with gVisor; returns why that is not possible on this machine, or None when it was played.
 
     Raises:
-        ProblemError: gVisor can run here, and something went wrong.
+        ProblemError: gVisor can run here, and something went wrong; or what is told cannot be written.
+        KeyboardInterrupt: a signal asked for the end, and everything is undone.
     """
     busybox = find_busybox()
     obstacle = _obstacle(busybox)
     if busybox is None or obstacle is not None:
         return obstacle or ""
-    with scratch_directory("greenroom-demo-") as scratch, (scratch / "worker.log").open("wb", buffering=0) as log:
+    with (
+        interrupting(signal.SIGTERM),
+        scratch_directory("greenroom-demo-") as scratch,
+        (scratch / "worker.log").open("wb", buffering=0) as log,
+    ):
         configure_logs(LogFormat.JSON, level="info", stream=log)
         make_busybox_rootfs(scratch / "rootfs", busybox)
         try:
-            anyio.run(_play, scratch)
+            was_interrupted = anyio.run(_play, scratch)
         except (ProblemError, BaseExceptionGroup) as error:
             problem = _first_problem(error)
             if problem is not None and _says_not_permitted(problem):
                 chroot = "; this is a chroot, in which the kernel refuses user namespaces" if in_chroot() else ""
                 return f"gVisor cannot run here: {problem.message}{chroot}"
-            click.echo(read_small(scratch / "worker.log")[-LOG_TAIL_BYTES:], err=True)
+            if problem is not None and problem.reason is not Reason.OUTPUT_UNWRITABLE:
+                click.echo(read_small(scratch / "worker.log")[-LOG_TAIL_BYTES:], err=True)
             raise
+        if was_interrupted:
+            raise KeyboardInterrupt
     return None
 
 
-async def _play(scratch: Path) -> None:
-    """Play it, from an empty directory to an empty directory."""
+async def _play(scratch: Path) -> bool:
+    """Play it, from an empty directory to an empty directory; whether a signal asked for the end before its end."""
     settings = Settings(state_dir=scratch / "state", run_dir=scratch / "run", assignments=None, runsc=find_runsc(None))
-    async with open_host_ports(roots=(settings.state_dir, settings.run_dir)) as ports:
+    roots = (settings.state_dir, settings.run_dir)
+    asked = anyio.Event()
+    # What removes the scratch directory afterwards is not interrupted any more.
+    async with open_host_ports(roots=roots, ignored_afterwards=SIGNALS) as ports:
         story = Story(
             net=HostNet(),
             files=ports.files,
@@ -69,12 +84,20 @@ async def _play(scratch: Path) -> None:
             where=f"real gVisor, {RUNSC}",
             verdict="proven",
         )
-        async with anyio.create_task_group() as group:
+        async with ports.signals.receive(*ENDING) as signals, anyio.create_task_group() as group:
+
+            async def listen() -> None:
+                await anext(signals)
+                asked.set()
+                group.cancel_scope.cancel()
+
+            group.start_soon(listen)
             group.start_soon(run_worker, ports, settings)
             await story.play()
             group.cancel_scope.cancel()
         left = await find_leftovers(ports.processes, ports.files, StateDir(settings.state_dir).sandboxes)
         require(not left, f"sandboxes are left: {[each.activation for each in left]}")
+    return asked.is_set()
 
 
 def _obstacle(busybox: Path | None) -> str | None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import orjson
 
+from statemachine.problem import beyond
 from statemachine.states import State
 from supervisor.cli.asking import Seconds, ask, json_option, run_dir_option
 
@@ -86,7 +87,7 @@ def _show_worker(result: dict[str, Any]) -> None:
         f"worker  {worker['state']}  runsc {runsc['version']} ({runsc['platform']})  network {worker['network']}"
     )
     for problem in worker["problems"]:
-        click.echo(f"refused {problem['file']}: {problem['reason']}: {problem['message']}")
+        click.echo(f"refused {problem['file']}: {problem['subject']}: {problem['reason']}: {problem['message']}")
     rows = [("UID", "NAME", "GENERATION", "STATE", "SINCE", "CONTAINERS", "ERROR")]
     rows += [
         (
@@ -117,7 +118,7 @@ def _show_actor(actor: dict[str, Any]) -> None:
         error = actor["error"]
         click.echo(f"error          {error['reason']} in {error['step']}: {error['message']}")
         click.echo(f"hint           {error['hint']}")
-        for line in error["detail"].splitlines():
+        for line in beyond(error["message"], error["detail"]).splitlines():
             click.echo(f"               {line}")
 
 

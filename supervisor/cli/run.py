@@ -16,17 +16,24 @@ from supervisor.cli.asking import Seconds
 from supervisor.host.composition import open_host_ports
 from supervisor.host.surroundings import effective_uid, find_runsc, is_regular, raise_file_limit, read_small
 from supervisor.logs import LogFormat, configure_logs
-from supervisor.running import run_worker
+from supervisor.running import SIGNALS, run_worker
 from supervisor.settings import Backend, Settings
 
 
 class _Place(click.Path):
-    """A path that says where: an empty one would be the working directory."""
+    """A path that says where: an empty one would be the working directory.
+
+    It is UTF-8, since status, journal and refusals name it, and JSON holds nothing else.
+    """
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Read it, or say what is wrong."""
         if not str(value) or "\0" in str(value):
             self.fail("a path must not be empty or hold a NUL", param, ctx)
+        try:
+            str(Path(value).absolute()).encode()
+        except UnicodeEncodeError:
+            self.fail(f"the path {click.format_filename(value)} is not UTF-8", param, ctx)
         return super().convert(value, param, ctx)
 
 
@@ -99,7 +106,9 @@ def run(**values: Any) -> None:
 
 
 async def _run(settings: Settings) -> None:
-    async with open_host_ports(roots=(settings.state_dir, settings.run_dir)) as ports:
+    roots = (settings.state_dir, settings.run_dir)
+    # A second SIGTERM that comes when all is done must not turn a clean end into a death by signal.
+    async with open_host_ports(roots=roots, ignored_afterwards=SIGNALS) as ports:
         await run_worker(ports, settings)
 
 

@@ -22,12 +22,18 @@ async def open_background() -> AsyncIterator[TaskGroup]:
     do come out as a group.
     """
     failure: Exception | None = None
-    async with anyio.create_task_group() as group:
-        try:
-            yield group
-        except Exception as error:  # noqa: BLE001  it is raised again, outside the group
-            failure = error
-        finally:
-            group.cancel_scope.cancel()
+    try:
+        async with anyio.create_task_group() as group:
+            try:
+                yield group
+            except Exception as error:  # noqa: BLE001  it is raised again, outside the group
+                failure = error
+            finally:
+                group.cancel_scope.cancel()
+    except Exception as consequence:
+        if failure is None:
+            raise
+        # A task that also fails while it is ended must not hide why.
+        raise failure from consequence
     if failure is not None:
         raise failure

@@ -1,4 +1,4 @@
-"""A process we own: the one task that waits for it, and everybody who wants to know."""
+"""A process we own, and the one task that waits for it."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 import anyio
-from anyio import lowlevel
 
 from actors.ports import Exit
+from supervisor.owned import Owned
 
 if TYPE_CHECKING:
     from actors.ports import ProcessIdentity
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _HELD_BACK_S: Final = 0.01
 
 
-class HostChild:
+class HostChild(Owned):
     """The real `Child`.
 
     Exactly one task waits on the pidfd (`watch`) and collects the status at once, so that an owned process is no zombie
@@ -37,33 +37,9 @@ class HostChild:
     """
 
     def __init__(self, identity: ProcessIdentity, pidfd: int, reaper: Reaper) -> None:
-        self._identity = identity
+        super().__init__(identity)
         self._pidfd: int | None = pidfd
         self._reaper = reaper
-        self._exit: Exit | None = None
-        self._is_settled = anyio.Event()
-
-    @property
-    def identity(self) -> ProcessIdentity:
-        """Pid and start time."""
-        return self._identity
-
-    @property
-    def exit(self) -> Exit | None:
-        """How it ended; None while it lives, and for ever when it was given up before its end."""
-        return self._exit
-
-    async def wait(self) -> Exit:
-        """Wait until it has ended and return how.
-
-        Raises:
-            ClosedResourceError: it was given up by `close` before its end.
-        """
-        await lowlevel.checkpoint()
-        await self._is_settled.wait()
-        if self._exit is None:
-            raise anyio.ClosedResourceError
-        return self._exit
 
     def signal(self, signum: int) -> None:
         """Send a signal by pidfd; does nothing when it has already ended or was given up."""

@@ -17,24 +17,25 @@ from supervisor.host.wall import HostWall
 from supervisor.host.watch import HostWatch
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import AsyncIterator, Collection, Sequence
     from pathlib import Path
 
 
 @asynccontextmanager
-async def open_host_ports(*, roots: Sequence[Path]) -> AsyncIterator[Ports]:
+async def open_host_ports(*, roots: Sequence[Path], ignored_afterwards: Collection[int] = ()) -> AsyncIterator[Ports]:
     """The real ports, for the main thread. While they are open we are a subreaper, and strangers' zombies are reaped.
 
     When it is left, no task, thread or descriptor of the ports remains; owned processes are given up and live on.
 
     Args:
         roots: the directories below which alone files are written: the state directory and the run directory.
+        ignored_afterwards: signals that are ignored once nobody receives them any more, see `HostSignals`.
 
     Raises:
         RuntimeError: they are open already in this process; one reaper would take the other's children.
     """
     close_on_exec()
-    signals = HostSignals()
+    signals = HostSignals(ignored_afterwards=ignored_afterwards)
     reaper = Reaper(signals)
     # Owned processes are given up first, so that the reaper's last look finds what has ended by then.
     async with signals.open(), reaper.open(), open_background() as waits:

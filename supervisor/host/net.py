@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from anyio.abc import ByteStream
-
 
 # sun_path has 108 bytes, and what Linux binds there ends with a zero; unix(7).
 _PATH_LIMIT_BYTES: Final = 107
@@ -42,7 +40,12 @@ class HostConnection:
     """The real `Connection`."""
 
     peer: Peer
-    stream: ByteStream
+    stream: UnixStream
+
+    @property
+    def has_hung_up(self) -> bool:
+        """Whether the other end is closed for good."""
+        return self.stream.has_hung_up
 
 
 class HostListener:

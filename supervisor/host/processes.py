@@ -14,9 +14,10 @@ from anyio import lowlevel, to_thread
 from actors.ports import DeadlineExceededError, Finished, Output, ProcessIdentity
 from supervisor.host import procfs, spawning
 from supervisor.host.child import HostChild
+from supervisor.host.finding import SharedFinding
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from anyio.abc import TaskGroup
 
@@ -50,6 +51,7 @@ class HostProcesses:
         self._tasks = tasks
         # Looking at all processes: one such thread at a time.
         self._scans = anyio.CapacityLimiter(1)
+        self._finding = SharedFinding(self._scans)
 
     async def run(
         self,
@@ -80,13 +82,14 @@ class HostProcesses:
             started_s = anyio.current_time()
             child = await self._start(argv, env, stdout_fd=stdout_fd, stderr_fd=stderr_fd)
             end = await self._wait_or_kill(child, deadline_s)
+            said = _last(stderr_fd, _STDERR_TAIL_BYTES) if stderr is Output.CAPTURE else b""
             if end is None:
-                raise DeadlineExceededError(f"{argv[0]} did not end within {deadline_s:g} s")
+                raise DeadlineExceededError(f"{argv[0]} did not end within {deadline_s:g} s", stderr=said)
             return Finished(
                 exit=end,
                 elapsed_s=anyio.current_time() - started_s,
                 stdout=_first(stdout_fd, stdout_limit_bytes) if stdout is Output.CAPTURE else b"",
-                stderr=_last(stderr_fd, _STDERR_TAIL_BYTES) if stderr is Output.CAPTURE else b"",
+                stderr=said,
             )
 
     async def spawn(
@@ -110,30 +113,30 @@ class HostProcesses:
 
         Raises:
             ProcessLookupError: there is no such process, or it is no child of ours.
-            ValueError: it is owned already.
+            OSError: EBUSY, it is owned already; no descriptor left.
         """
         await lowlevel.checkpoint()
+        if self._reaper.owns(pid):
+            raise OSError(errno.EBUSY, "it is owned already")
         return self._own(pid)
 
     async def find(self, *, argument: str) -> tuple[ProcessIdentity, ...]:
         """The processes of our PID namespace that have this exact string as one argument, by pid."""
-        # Reading a command line can hang in the kernel with the process it belongs to; reading is safe to abandon.
-        wanted = os.fsencode(argument)
-        found = await to_thread.run_sync(_find, wanted.__eq__, abandon_on_cancel=True, limiter=self._scans)
-        return tuple(identity for identity, _ in found)
+        return tuple(identity for identity, _ in await self._finding.with_argument(argument))
 
     async def find_arguments(self, *, prefix: str) -> tuple[tuple[ProcessIdentity, str], ...]:
         """The processes of our PID namespace with an argument that begins with this, and that argument, by pid."""
-        wanted = os.fsencode(prefix)
-        return await to_thread.run_sync(
-            _find, lambda argument: argument.startswith(wanted), abandon_on_cancel=True, limiter=self._scans
-        )
+        return await self._finding.with_prefix(prefix)
 
     async def is_alive(self, identity: ProcessIdentity) -> bool:
         """Whether exactly this process exists and is not a zombie."""
         await lowlevel.checkpoint()
         stat = procfs.read_stat(identity.pid)
         return stat is not None and stat.start_ticks == identity.start_ticks and stat.is_running
+
+    async def holds_output(self, identity: ProcessIdentity) -> bool:
+        """Whether exactly this process has the captured output of a command open, whether or not that has ended."""
+        return await to_thread.run_sync(_holds_output, identity, abandon_on_cancel=True, limiter=self._scans)
 
     async def kill_and_wait(self, identity: ProcessIdentity, *, deadline_s: float) -> None:
         """SIGKILL exactly this process, ours or not, and wait until it is gone (and reaped where it is our child).
@@ -281,27 +284,18 @@ def _is_absent(error: OSError) -> bool:
     return error.errno in {errno.ESRCH, errno.EINVAL, errno.ENOENT}
 
 
-def _find(is_wanted: Callable[[bytes], bool]) -> tuple[tuple[ProcessIdentity, str], ...]:
-    """The running processes with such an argument, and the first one that is."""
-    found = []
-    for pid in sorted(procfs.process_ids()):
-        before = procfs.read_stat(pid)
-        if before is None or not before.is_running:
-            continue
-        argument = next(filter(is_wanted, procfs.read_arguments(pid)), None)
-        if argument is None:
-            continue
-        after = procfs.read_stat(pid)
-        # The same start time before and after: the arguments belong to that process and to no other one of its pid.
-        if after is not None and after.start_ticks == before.start_ticks:
-            found.append((ProcessIdentity(pid=pid, start_ticks=before.start_ticks), os.fsdecode(argument)))
-    return tuple(found)
+def _holds_output(identity: ProcessIdentity) -> bool:
+    wanted = f"/memfd:{spawning.CAPTURE_NAME} "
+    is_held = any(target.startswith(wanted) for target in procfs.descriptor_targets(identity.pid))
+    stat = procfs.read_stat(identity.pid)
+    return is_held and stat is not None and stat.start_ticks == identity.start_ticks
 
 
 def _first(fd: int, limit_bytes: int) -> bytes:
-    return os.pread(fd, min(limit_bytes, os.fstat(fd).st_size), 0)
+    return os.pread(fd, min(limit_bytes, spawning.captured_bytes(fd)), 0)
 
 
 def _last(fd: int, limit_bytes: int) -> bytes:
-    size_bytes = os.fstat(fd).st_size
-    return os.pread(fd, limit_bytes, max(0, size_bytes - limit_bytes))
+    size_bytes = spawning.captured_bytes(fd)
+    begin = max(0, size_bytes - limit_bytes)
+    return os.pread(fd, size_bytes - begin, begin)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -73,6 +74,19 @@ def read_arguments(pid: int) -> tuple[bytes, ...]:
     """The arguments a process was started with; empty for zombies, kernel threads and what is gone."""
     text = _read(f"/proc/{pid}/cmdline", limit_bytes=_ARGUMENTS_LIMIT_BYTES)
     return tuple(text.removesuffix(b"\0").split(b"\0")) if text else ()
+
+
+def descriptor_targets(pid: int) -> Iterator[str]:
+    """What the open descriptors of a process lead to; nothing for a zombie and what is gone."""
+    try:
+        names = os.listdir(f"/proc/{pid}/fd")
+    except OSError as error:
+        if error.errno in _GONE:
+            return
+        raise
+    for name in names:
+        with suppress(FileNotFoundError):  # closed meanwhile
+            yield os.readlink(f"/proc/{pid}/fd/{name}")
 
 
 def process_ids() -> Iterator[int]:

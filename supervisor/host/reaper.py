@@ -82,9 +82,9 @@ class Reaper:
                 async with open_background() as tasks:
                     tasks.start_soon(self._reap)
                     yield
+        finally:
             with anyio.CancelScope(shield=True), suppress(OSError):
                 await self.sweep()
-        finally:
             if not was_subreaper:
                 _set_subreaper(on=False)
             Reaper._is_open = False

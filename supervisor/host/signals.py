@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import signal
 import socket
-from collections import deque
 from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final
 
@@ -24,21 +23,38 @@ import anyio
 from anyio import lowlevel
 
 from supervisor.host.background import open_background
+from supervisor.inbox import SignalInbox, require_catchable
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator
+    from collections.abc import AsyncIterator, Callable, Collection, Iterator
     from types import FrameType
 
-# The kernel itself keeps one pending signal of a kind; who lets this many wait does not count them.
-_PENDING_MAX: Final = 64
 _DRAIN_BYTES: Final = 1 << 16
-_CATCHABLE: Final = frozenset(signal.valid_signals()) - {signal.SIGKILL, signal.SIGSTOP}
+
+
+@contextmanager
+def interrupting(*signums: int) -> Iterator[None]:
+    """Let these signals interrupt as Ctrl-C does, so that what stands is undone; one that is ignored stays ignored."""
+    heard = [signum for signum in signums if signal.getsignal(signum) is not signal.SIG_IGN]
+    before = {signum: signal.signal(signum, signal.default_int_handler) for signum in heard}
+    try:
+        yield
+    finally:
+        for signum, disposition in before.items():
+            # None: it was not Python that installed it, so it cannot be had back.
+            signal.signal(signum, disposition or signal.SIG_DFL)
 
 
 class HostSignals:
-    """The real `Signals`. Only in the main thread, as Python has it, and only while it is open."""
+    """The real `Signals`. Only in the main thread, as Python has it, and only while it is open.
 
-    def __init__(self) -> None:
+    Args:
+        ignored_afterwards: signals that are ignored once their last receiver has left, in place of what was done with
+            them before: who asks a second time must not end a process that is about to leave.
+    """
+
+    def __init__(self, *, ignored_afterwards: Collection[int] = ()) -> None:
+        self._ignored_afterwards = frozenset(ignored_afterwards)
         self._receivers: dict[int, list[Callable[[int], None]]] = {}
         self._dispositions: dict[int, Any] = {}
         # In the order in which they came first; written by Python's handler, at any point of the main thread.
@@ -67,13 +83,12 @@ class HostSignals:
         Raises:
             ValueError: the signal cannot be handled (SIGKILL, SIGSTOP, no signal at all).
         """
-        if unfit := set(signums) - _CATCHABLE:
-            raise ValueError(f"no signals that can be handled: {sorted(unfit)}")
+        require_catchable(signums)
         await lowlevel.checkpoint()
-        inbox = _Inbox()
+        inbox = SignalInbox()
         with ExitStack() as stack:
             for signum in dict.fromkeys(signums):
-                stack.enter_context(self.passing_on(signum, inbox.deliver))
+                stack.enter_context(self.passing_on(signum, inbox.put))
             yield inbox
 
     @contextmanager
@@ -91,7 +106,8 @@ class HostSignals:
             receivers.remove(deliver)
             if not receivers:
                 # None: it was not Python that installed it, so it cannot be had back.
-                signal.signal(signum, self._dispositions.pop(signum) or signal.SIG_DFL)
+                before = self._dispositions.pop(signum) or signal.SIG_DFL
+                signal.signal(signum, signal.SIG_IGN if signum in self._ignored_afterwards else before)
 
     def _note(self, signum: int, _frame: FrameType | None) -> None:
         self._came[signum] = None
@@ -109,25 +125,3 @@ class HostSignals:
             del self._came[signum]
             for deliver in tuple(self._receivers.get(signum, ())):
                 deliver(signum)
-
-
-class _Inbox:
-    """Signals that have come and are not yet taken."""
-
-    def __init__(self) -> None:
-        self._pending: deque[int] = deque(maxlen=_PENDING_MAX)
-        self._came = anyio.Event()
-
-    def deliver(self, signum: int) -> None:
-        self._pending.append(signum)
-        self._came.set()
-
-    def __aiter__(self) -> _Inbox:
-        return self
-
-    async def __anext__(self) -> int:
-        await lowlevel.checkpoint()
-        while not self._pending:
-            self._came = anyio.Event()
-            await self._came.wait()
-        return self._pending.popleft()

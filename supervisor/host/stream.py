@@ -6,6 +6,7 @@ cancelled, and the loop then complains of an invalid state (anyio 4.16, Python 3
 
 from __future__ import annotations
 
+import select
 import socket
 from contextlib import suppress
 from typing import Final
@@ -23,6 +24,18 @@ class UnixStream(ByteStream):
     def __init__(self, sock: socket.socket) -> None:
         self._socket = sock
         self._is_closed = False
+
+    @property
+    def has_hung_up(self) -> bool:
+        """Whether either end is closed for good; one that has only shut down its sending is not.
+
+        Source: unix_poll in net/unix/af_unix.c of Linux 6.18: POLLHUP when both directions are shut down.
+        """
+        if self._is_closed:
+            return True
+        poller = select.poll()
+        poller.register(self._socket, 0)  # what is always told: POLLHUP and POLLERR
+        return bool(poller.poll(0))
 
     async def receive(self, max_bytes: int = PIECE_BYTES) -> bytes:
         """The next bytes, at least one.

@@ -13,22 +13,19 @@ import errno
 import os
 import stat
 from abc import ABC, abstractmethod
-from collections import Counter
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 import attrs
 
 from supervisor.host.beneath import open_directory
+from supervisor.tree_walk import REPEATS_MAX, Level, Remains, Walk
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from supervisor.host.beneath import Beneath
 
-# How often a directory is emptied into which somebody still puts files.
-_REPEATS_MAX: Final = 4
-_NAMES_SHOWN_MAX: Final = 20
 _FILE: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 _PARENT: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
@@ -58,25 +55,15 @@ def sync_tree(beneath: Beneath, path: Path) -> None:
         _Sync(path, directory).walk(name)
 
 
-@attrs.define
-class _Level:
-    """A directory on the way from the top to where the walk is.
+@attrs.define(kw_only=True)
+class _Level(Level):
+    """A level whose pending names are those of directories; the others are met when it is entered."""
 
-    Attributes:
-        pending: the directories in it that have yet to be entered.
-        repeats: how often a directory in it had to be entered once more.
-        is_stuck: something in it stays, so that it stays too.
-    """
-
-    name: str
     device: int
     inode: int
-    pending: list[str] = attrs.field(factory=list)
-    repeats: Counter[str] = attrs.field(factory=Counter)
-    is_stuck: bool = False
 
 
-class _Walk(ABC):
+class _Walk(Walk[_Level], ABC):
     """Goes through a tree; what is done there is up to the subclass.
 
     Args:
@@ -85,10 +72,9 @@ class _Walk(ABC):
     """
 
     def __init__(self, path: Path, directory: int) -> None:
-        self._path = path
+        super().__init__(path)
         self._directory = directory
         self._mount = _mount_id(directory)
-        self._levels: list[_Level] = []
 
     @abstractmethod
     def meet(self, name: str, directory: int) -> None:
@@ -106,23 +92,15 @@ class _Walk(ABC):
         """Go through the tree with this name."""
         here = self._enter(name, self._directory)
         try:
-            while len(self._levels) > 1 or self._levels[0].pending:
-                here = self._down(here) if self._levels[-1].pending else self._up(here)
-            self.done(self._levels.pop(), here, self._directory)
+            while len(self.levels) > 1 or self.levels[0].pending:
+                here = self._down(here) if self.levels[-1].pending else self._up(here)
+            self.done(self.levels.pop(), here, self._directory)
         finally:
             os.close(here)
 
-    def located(self, error: OSError, name: str) -> OSError:
-        """The error with the whole path in it; a very long one is cut in the middle."""
-        names = [level.name for level in self._levels[1:]] + ([name] if self._levels else [])
-        if len(names) > _NAMES_SHOWN_MAX:
-            names = [*names[:_NAMES_SHOWN_MAX], "…", name]
-        error.filename = os.path.join(self._path, *names)
-        return error
-
     def _down(self, here: int) -> int:
         """Into the next directory, if it can be entered; returns where the walk is now."""
-        name = self._levels[-1].pending.pop()
+        name = self.levels[-1].pending.pop()
         try:
             below = self._enter(name, here)
         except FileNotFoundError:
@@ -135,13 +113,13 @@ class _Walk(ABC):
 
     def _up(self, here: int) -> int:
         above = os.open("..", _PARENT, dir_fd=here)
-        expected = self._levels[-2]
+        expected = self.levels[-2]
         found = os.fstat(above)
         if (found.st_dev, found.st_ino) != (expected.device, expected.inode):
             os.close(above)
-            raise self.located(OSError(errno.ESTALE, "a directory was moved while its tree was walked"), "..")
+            raise self.moved()
         try:
-            self.done(self._levels.pop(), here, above)
+            self.done(self.levels.pop(), here, above)
         except BaseException:
             os.close(above)
             raise
@@ -150,20 +128,20 @@ class _Walk(ABC):
 
     def _enter(self, name: str, directory: int) -> int:
         fd = open_directory(name, directory)
-        depth = len(self._levels)
+        depth = len(self.levels)
         try:
             _require_mount(fd, self._mount)
             found = os.fstat(fd)
-            self._levels.append(_Level(name, found.st_dev, found.st_ino))
+            self.levels.append(_Level(name=name, device=found.st_dev, inode=found.st_ino))
             self._scan(fd)
         except BaseException:
-            del self._levels[depth:]
+            del self.levels[depth:]
             os.close(fd)
             raise
         return fd
 
     def _scan(self, directory: int) -> None:
-        pending = self._levels[-1].pending
+        pending = self.levels[-1].pending
         with os.scandir(directory) as entries:
             for entry in entries:
                 if entry.is_dir(follow_symlinks=False):
@@ -175,17 +153,17 @@ class _Walk(ABC):
 class _Removal(_Walk):
     def __init__(self, path: Path, directory: int) -> None:
         super().__init__(path, directory)
-        self._first_error: OSError | None = None
+        self._remains = Remains(self)
         self._is_removed = False
 
     def remove(self, name: str) -> None:
-        for _ in range(_REPEATS_MAX):
+        for _ in range(REPEATS_MAX):
             self.walk(name)
             if self._is_removed:
                 return
-            if self._first_error is not None:
-                raise self._first_error
-        raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY), str(self._path))
+            if self._remains.first is not None:
+                raise self._remains.first
+        raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY), str(self.path))
 
     def meet(self, name: str, directory: int) -> None:
         self._unlink(name, directory)
@@ -196,20 +174,15 @@ class _Removal(_Walk):
         except FileNotFoundError:
             pass
         except OSError as error:
-            if level.is_stuck:
-                self._stick()  # the error of what is in it has been kept
-            elif error.errno == errno.ENOTEMPTY:
-                self._repeat(error, level.name)
-            else:
-                self._keep(error, level.name)
+            self._remains.keep_directory(error, level)
             return
-        self._is_removed = not self._levels
+        self._is_removed = not self.levels
 
     def failed(self, error: OSError, name: str, directory: int) -> None:
         if error.errno in {errno.ENOTDIR, errno.ELOOP}:
             self._unlink(name, directory)  # it was a directory when it was listed
         else:
-            self._keep(error, name)
+            self._remains.keep(error, name)
 
     def _unlink(self, name: str, directory: int) -> None:
         try:
@@ -217,28 +190,9 @@ class _Removal(_Walk):
         except FileNotFoundError:
             pass
         except IsADirectoryError:
-            self._levels[-1].pending.append(name)
+            self.levels[-1].pending.append(name)
         except OSError as error:
-            self._keep(error, name)
-
-    def _repeat(self, error: OSError, name: str) -> None:
-        """Somebody puts files there while we empty it."""
-        if not self._levels:
-            return  # the top: `remove` counts
-        above = self._levels[-1]
-        above.repeats[name] += 1
-        if above.repeats[name] < _REPEATS_MAX:
-            above.pending.append(name)
-        else:
-            self._keep(error, name)
-
-    def _keep(self, error: OSError, name: str) -> None:
-        self._first_error = self._first_error or self.located(error, name)
-        self._stick()
-
-    def _stick(self) -> None:
-        if self._levels:
-            self._levels[-1].is_stuck = True
+            self._remains.keep(error, name)
 
 
 class _Sync(_Walk):

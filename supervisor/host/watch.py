@@ -22,10 +22,11 @@ from typing import TYPE_CHECKING, Final
 
 import anyio
 import attrs
-from anyio import lowlevel, to_thread
+from anyio import to_thread
 from watchfiles._rust_notify import RustNotify, WatchfilesRustInternalError
 
 from supervisor.host.background import open_background
+from supervisor.inbox import ChangeInbox
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -40,8 +41,6 @@ _DEBOUNCE_MS: Final = 5
 _LATE_MS: Final = 50
 # How often an absent directory is looked for, and one looked at that cannot be watched.
 _POLL_S: Final = 0.25
-# Of so many names nobody picks single ones: look at everything.
-_NAMES_MAX: Final = 4096
 
 
 class HostWatch:
@@ -55,12 +54,12 @@ class HostWatch:
         is told together miss nothing. An empty set means: look at everything.
         """
         observer = _Observer(os.fspath(directory))
-        batches = _Batches()
+        batches = ChangeInbox()
         thread = anyio.CapacityLimiter(1)
 
         async def pump() -> None:
             while (batch := await to_thread.run_sync(observer.next_batch, limiter=thread)) is not None:
-                batches.deliver(batch)
+                batches.put(batch)
 
         try:
             await to_thread.run_sync(observer.begin, limiter=thread)
@@ -156,7 +155,7 @@ class _Observer:
         # What came between the events and this look has moved the mtime already: ask again at the next look.
         self._looks = -1
         # Entries that came or went without an event did so in events that were lost: then, too, look at everything.
-        return frozenset(map(os.path.basename, paths)) if len(paths) <= _NAMES_MAX else frozenset()
+        return frozenset(map(os.path.basename, paths))
 
     def _begin_anew(self, now: _Mark | None) -> frozenset[str]:
         self.close()
@@ -180,32 +179,3 @@ class _Observer:
         except OSError:
             return None
         return _Mark(found.st_dev, found.st_ino, found.st_mtime_ns)
-
-
-class _Batches:
-    """Changes that were told and are not yet taken, put together; bounded, as more than some names become none."""
-
-    def __init__(self) -> None:
-        self._names: set[str] = set()
-        self._is_everything = False
-        self._came = anyio.Event()
-
-    def deliver(self, batch: frozenset[str]) -> None:
-        self._names |= batch
-        self._is_everything |= not batch or len(self._names) > _NAMES_MAX
-        if self._is_everything:
-            self._names.clear()
-        self._came.set()
-
-    def __aiter__(self) -> _Batches:
-        return self
-
-    async def __anext__(self) -> frozenset[str]:
-        await lowlevel.checkpoint()
-        while not self._names and not self._is_everything:
-            self._came = anyio.Event()
-            await self._came.wait()
-        names = frozenset() if self._is_everything else frozenset(self._names)
-        self._names.clear()
-        self._is_everything = False
-        return names

@@ -2,11 +2,14 @@
 
 import errno
 import json
+import os
+from pathlib import Path
 
 import pytest
 
 from actors.admission import admit, decode
 from statemachine.problem import ProblemError
+from statemachine.reasons import Reason
 from tests.actors.assignments import BASE, MINIMAL, document, memory, with_container, with_spec
 from tests.actors.memory_files import DIRECTORY
 
@@ -85,6 +88,15 @@ async def test_a_path_that_is_no_path_is_not_looked_for():
     files = memory()
     found, _ = await refused(with_container(rootfs="a\0b"), files)
     assert found == [("InvalidValue", "spec.containers[0].rootfs")]
+
+
+async def test_a_path_below_a_directory_whose_name_is_no_utf8_could_not_be_written_down():
+    base = Path(os.fsdecode(b"/\xff"))
+    with pytest.raises(ProblemError) as caught:
+        await admit(json.dumps(MINIMAL).encode(), base=base, files=memory({base / "rootfs": DIRECTORY}))
+    assert [(problem.reason, problem.subject) for problem in caught.value.problems] == [
+        (Reason.INVALID_VALUE, "spec.containers[0].rootfs")
+    ]
 
 
 async def test_nothing_is_looked_for_when_the_document_cannot_be_read():

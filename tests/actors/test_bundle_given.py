@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 
 from actors.assignment import Bundle, Container, Resources
@@ -13,9 +14,14 @@ from actors.bundle.config import Membership
 from actors.bundle.given import CONFIG_BYTES_MAX, given_config, parse_config
 from actors.bundle.mounts import Mount
 from actors.bundle.writer import compose
-from statemachine.problem import ProblemError
+from actors.manifest import as_json, parse_manifest
+from actors.steps.create import prepare
+from actors.strict_json import canonical
+from statemachine.problem import ProblemError, Step
 from statemachine.reasons import Reason
 from tests.actors.memory_files import DIRECTORY, MemoryFiles
+from tests.actors.test_manifest import MANIFEST
+from tests.fakes.sandbox import a_stage
 
 BUNDLE = Path("/given/web")
 SUB = Membership(name="web", sandbox_id="c0")
@@ -165,6 +171,22 @@ ABSENT = DIRECTORY
         (["linux", "namespaces", 0, "type"], 5, "$.linux.namespaces[0].type"),
         (["linux", "resources"], [], "$.linux.resources"),
         (["linux", "resources", "memory"], 5, "$.linux.resources.memory"),
+        (["process", "user"], "root", "$.process.user"),
+        (["process", "user", "uid"], "0", "$.process.user.uid"),
+        (["process", "user", "uid"], True, "$.process.user.uid"),
+        (["process", "user", "gid"], -1, "$.process.user.gid"),
+        (["process", "user", "additionalGids"], 5, "$.process.user.additionalGids"),
+        (["process", "user", "additionalGids"], [None], "$.process.user.additionalGids"),
+        (["linux", "devices"], "x", "$.linux.devices"),
+        (["linux", "devices"], [{}], "$.linux.devices[0].path"),
+        (["linux", "devices"], [{"path": "/dev/x"}], "$.linux.devices[0]"),
+        (["Process"], {}, "$.Process"),
+        (["process", "Capabilities"], {"bounding": ["CAP_MKNOD"]}, "$.process.Capabilities"),
+        (["process", "capabilities", "Bounding"], ["CAP_MKNOD"], "$.process.capabilities.Bounding"),
+        (["mounts", 1, "Source"], "/etc", "$.mounts[1].Source"),
+        (["linux", "cgroupspath"], "/theirs", "$.linux.cgroupspath"),
+        (["linux", "name\u017fpaces"], [], "$.linux.name\u017fpaces"),
+        (["linux", "namespaces", 1, "PATH"], "/proc/1/ns/pid", "$.linux.namespaces[1].PATH"),
     ],
 )
 def test_a_member_that_cannot_be_used_is_refused_at_its_path(path, value, at):
@@ -174,6 +196,22 @@ def test_a_member_that_cannot_be_used_is_refused_at_its_path(path, value, at):
     assert problem.reason is Reason.INVALID_BUNDLE
     assert problem.subject == "/given/web/config.json"
     assert problem.message.startswith(f"{at} ")
+
+
+def test_annotations_and_unknown_members_are_written_as_they_like():
+    document = changed(["annotations"], {"Path": "x", "TYPE": "y"})
+    document["linux"]["somethingNew"] = {"Path": 1}
+    assert rewritten(document)["annotations"].items() >= {"Path": "x", "TYPE": "y"}.items()
+
+
+def test_a_device_node_without_a_mode_gets_one():
+    devices = [
+        {"path": "/dev/x", "type": "c", "major": 1, "minor": 3},
+        {"path": "/dev/y", "type": "c", "fileMode": 0o600},
+        {"path": "/dev/z", "type": "c", "fileMode": None},
+    ]
+    modes = [each["fileMode"] for each in rewritten(changed(["linux", "devices"], devices))["linux"]["devices"]]
+    assert modes == [0o666, 0o600, 0o666]
 
 
 def test_all_faults_are_told_at_once():
@@ -186,9 +224,35 @@ def test_all_faults_are_told_at_once():
     ]
 
 
-@pytest.mark.parametrize("path", [["mounts"], ["annotations"], ["process", "env"], ["process", "capabilities"]])
+@pytest.mark.parametrize(
+    "path",
+    [["mounts"], ["annotations"], ["process", "env"], ["process", "capabilities"], ["process", "user"]],
+)
 def test_null_is_as_good_as_absent_as_go_writes_it(path):
-    rewritten(changed(path, None))
+    assert without_nulls(rewritten(changed(path, None))) == without_nulls(rewritten(changed(path, ABSENT)))
+
+
+def without_nulls(document):
+    """As Go reads it."""
+    if not isinstance(document, dict):
+        return document
+    return {key: without_nulls(value) for key, value in document.items() if value is not None}
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("member", ["env", "user", "capabilities"])
+async def test_a_bundle_with_nulls_is_prepared_and_its_snapshot_could_be_read_back(member):
+    document = changed(["process", member], None)
+    document["process"]["user"] = document["process"]["user"] and {"uid": None, "gid": None, "additionalGids": None}
+    stage, _, _ = a_stage()
+    ports: Any = stage.ports
+    ports.files.put(BUNDLE / "config.json", json.dumps(document).encode())
+    ports.files.put(Path("/images/web/bin/app"), b"")
+    plan = await prepare(stage, [Container(name="web", source=Bundle(BUNDLE))], step=Step.CREATE)
+    assert plan.containers[0].env == tuple(document["process"]["env"] or ())
+    container = attrs.evolve(MANIFEST.containers[0], shape=stage.shapes["web"])
+    manifest = attrs.evolve(MANIFEST, containers=(container,))
+    assert parse_manifest(canonical(as_json(manifest)), path=Path("/m")) == manifest
 
 
 @pytest.mark.parametrize("data", [b"", b"[]", b'{"a":1,"a":1}', b"\x80", b"[" * 100_000, b"NaN"])

@@ -1,6 +1,7 @@
 """Jobs side by side: the first failure is the reason, the others are cancelled and not heard."""
 
 import errno
+from functools import partial
 
 import anyio
 import pytest
@@ -32,8 +33,15 @@ async def test_all_jobs_run_side_by_side():
     assert seen == ["comes", "waits"]
 
 
-async def test_no_job_is_no_work():
-    await together()
+@pytest.mark.parametrize("count", [0, 1, 5])
+async def test_each_job_is_done_once_however_few_there_are(count):
+    done = []
+
+    async def job(number):
+        done.append(number)
+
+    await together(*(partial(job, number) for number in range(count)))
+    assert sorted(done) == list(range(count))
 
 
 async def test_the_first_failure_is_raised_and_what_its_cancelled_sibling_says_is_not():

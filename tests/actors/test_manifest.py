@@ -32,7 +32,7 @@ from actors.manifest import (
 from actors.runsc.flags import GlobalFlags
 from actors.runsc.version import RuntimeVersion
 from actors.strict_json import canonical
-from statemachine.problem import ProblemError
+from statemachine.problem import ProblemError, Step
 from statemachine.reasons import Reason
 from tests.actors.memory_files import DIRECTORY, MemoryFiles
 from tests.actors.test_bundle_config import config
@@ -139,6 +139,23 @@ async def test_it_is_written_and_read_and_members_of_later_versions_are_passed_o
     document["later"] = document["containers"][0]["later"] = {"x": 1}
     files.content[PATH] = json.dumps(document).encode()
     assert await read_manifest(files, HERE) == MANIFEST
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"generation": None},
+        {"scope": "Full of it"},
+        {"actor": "u" * (64 << 20)},
+    ],
+)
+async def test_a_manifest_that_could_not_be_read_back_is_not_written(change):
+    files = MemoryFiles({HERE: DIRECTORY})
+    with pytest.raises(ProblemError) as caught:
+        await write_manifest(files, HERE, attrs.evolve(MANIFEST, **change))
+    assert caught.value.problem.step is Step.SUSPEND
+    assert files.content == {HERE: DIRECTORY}
 
 
 def changed(*way, value):
@@ -269,6 +286,14 @@ def test_what_differs_is_named_the_most_fundamental_first(change, subject):
         assert problem is not None
         assert (problem.reason, problem.subject) == (Reason.SNAPSHOT_INCOMPATIBLE, subject)
         assert bool(problem.detail) is (len(change) > 1 or subject == "platform")
+
+
+def test_a_snapshot_of_which_nothing_lives_is_not_restored():
+    ended = attrs.evolve(MANIFEST, containers=tuple(attrs.evolve(each, exited=0) for each in MANIFEST.containers))
+    runtime = RuntimeVersion(text="0.0~20240729.0", date=20240729)
+    problem = compatibility(ended, runtime=runtime, flags=GlobalFlags(), arch="x86_64", containers=["web", "init"])
+    assert problem is not None
+    assert problem.reason is Reason.SNAPSHOT_INCOMPATIBLE
 
 
 def test_the_shape_of_a_container_comes_from_its_document():

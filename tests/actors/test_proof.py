@@ -121,7 +121,7 @@ async def test_files_that_cannot_be_made_durable_are_a_problem(operation, path, 
 async def test_a_file_that_differs_is_named(files, says):
     [problem] = await refused(verify(files, HERE, attrs.evolve(MANIFEST, files=expected())))
     assert (problem.reason, problem.subject) == (Reason.SNAPSHOT_CORRUPT, str(HERE / "pages.img"))
-    assert says in problem.message
+    assert problem.message.startswith(f"snapshot {HERE.name}: {says}")
 
 
 async def test_every_file_that_differs_is_named_in_the_manifests_order():

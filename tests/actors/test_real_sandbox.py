@@ -11,10 +11,11 @@ import pytest
 from actors.assignment import Resources
 from actors.runsc.activation import start_cold
 from actors.runsc.answers import Status
+from actors.runsc.driver import Deadlines
 from actors.runsc.record import read_record
 from statemachine.problem import ProblemError
 from statemachine.reasons import Reason
-from tests.actors.stage import fingerprint, open_stage
+from tests.actors.stage import fingerprint, open_stage, wait_until
 
 pytestmark = [pytest.mark.anyio, pytest.mark.runsc]
 
@@ -274,6 +275,28 @@ async def test_a_checkpoint_that_finds_no_room_leaves_the_actor_running(tmp_path
         sandbox = await stage.restore(await stage.suspend(sandbox, "good"), *containers)
         lines = stage.lines("c1")
         assert counted(await stage.wait_for_lines("c1", len(lines) + 3))
+        await stage.end(sandbox)
+
+
+async def test_a_save_that_is_cut_off_is_waited_for_and_the_actor_goes_on(tmp_path, rootfs):
+    fills = ("sh", "-c", "dd if=/dev/urandom of=/tmp/x bs=1M count=400 2>/dev/null; echo filled; exec sleep 60")
+    async with open_stage(tmp_path, rootfs) as stage:
+        containers = stage.container("c1"), stage.container("c2", fills)
+        sandbox = await start_cold(*await stage.plan(*containers, deadlines=Deadlines(freeze_s=0.3)))
+        await wait_until(lambda: bool(stage.lines("c2")), within_s=60)
+        await sandbox.freeze()
+        frozen = stage.lines("c1")
+        image = stage.state.actor("a1").snapshot("cut")
+        pages = image / "pages.img"
+        async with anyio.create_task_group() as group:
+            group.start_soon(sandbox.checkpoint_into, image)
+            await wait_until(lambda: pages.exists() and pages.stat().st_size > 0)
+            group.cancel_scope.cancel()
+        # What is left of the save takes longer than a sandbox that hangs is given.
+        assert pages.stat().st_size < 200 * 2**20
+        await sandbox.thaw()
+        assert pages.stat().st_size > 400 * 2**20
+        assert counted(await stage.wait_for_lines("c1", len(frozen) + 3))
         await stage.end(sandbox)
 
 

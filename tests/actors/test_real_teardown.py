@@ -2,6 +2,7 @@
 
 import os
 import signal
+from contextlib import ExitStack
 
 import anyio
 import pytest
@@ -9,10 +10,11 @@ import pytest
 from actors.ports import AppendTo
 from actors.runsc.activation import start_cold, start_restored
 from actors.runsc.driver import Deadlines
-from actors.runsc.teardown import Leftover, end_activation, find_leftovers
+from actors.runsc.teardown import RUNSC_ROOT, Leftover, end_activation, find_leftovers
 from statemachine.problem import ProblemError
 from statemachine.reasons import Reason
 from tests.actors.stage import COUNT, open_stage, wait_until
+from tests.real.onlookers import commands_below, seen_below
 
 pytestmark = [pytest.mark.anyio, pytest.mark.runsc]
 
@@ -48,30 +50,42 @@ async def test_a_restore_that_is_cancelled_at_any_time_leaves_nothing(tmp_path, 
         assert stage.left() == []
 
 
-@pytest.mark.parametrize("after_ms", [10, 40, 70])
-async def test_a_runsc_that_is_killed_in_mid_create_is_told_and_leaves_nothing(tmp_path, rootfs, after_ms):
+def a_command(activation):
+    return commands_below(activation, "create")
+
+
+def a_sandbox(activation):
+    return [seen for seen in seen_below(activation) if seen.verb == "boot"]
+
+
+def a_state(activation):
+    return list(activation.glob(f"{RUNSC_ROOT}/*.state"))
+
+
+def hold(runsc, target):
+    """Writing this file is the last that `create` does: as a fifo that nobody reads from, it keeps it from ending."""
+    fifo = runsc.activation / f"{target.id}.pid"
+    os.mkfifo(fifo)
+    return fifo
+
+
+@pytest.mark.parametrize("there_is", [a_command, a_sandbox, a_state])
+async def test_a_runsc_that_is_killed_in_mid_create_is_told_and_leaves_nothing(tmp_path, rootfs, there_is):
     async with open_stage(tmp_path, rootfs) as stage:
         runsc, plan = await stage.plan(stage.container("c1"))
+        hold(runsc, plan.root)
 
         async def kill_the_command():
-            await anyio.sleep(after_ms / 1000)
-            for identity in await stage.ports.processes.find(argument="create"):
-                argument = f"--root={runsc.root}"
-                if identity in await stage.ports.processes.find(argument=argument):
-                    os.kill(identity.pid, signal.SIGKILL)
+            await wait_until(lambda: there_is(runsc.activation))
+            (command,) = a_command(runsc.activation)
+            os.kill(command.pid, signal.SIGKILL)
 
-        with pytest.raises(ProblemError) as failed:  # noqa: PT012 - the killer runs beside it
-            async with anyio.create_task_group() as group:
-                group.start_soon(kill_the_command)
-                try:
-                    await runsc.create_root(
-                        plan.root, bundle=plan.pause_bundle, output=AppendTo(runsc.activation / "sandbox.log")
-                    )
-                except ProblemError as error:
-                    problem = error
-                else:
-                    pytest.skip("it was faster")
-            raise problem
+        async with anyio.create_task_group() as group:
+            group.start_soon(kill_the_command)
+            with pytest.raises(ProblemError) as failed:
+                await runsc.create_root(
+                    plan.root, bundle=plan.pause_bundle, output=AppendTo(runsc.activation / "sandbox.log")
+                )
         assert failed.value.problem.reason is Reason.RUNTIME_FAILED
         assert "signal 9" in failed.value.problem.message
         await end(stage, runsc)
@@ -118,22 +132,27 @@ async def test_a_sandbox_that_died_is_noticed_at_once_and_what_is_asked_of_it_sa
         assert stage.left() == []
 
 
-async def test_a_sandbox_that_dies_while_it_is_started_is_the_reason(tmp_path, rootfs):
+@pytest.mark.parametrize("when", ["it is created", "it is started"])
+async def test_a_sandbox_that_dies_while_it_is_started_is_the_reason(tmp_path, rootfs, when):
     async with open_stage(tmp_path, rootfs) as stage:
         runsc, plan = await stage.plan(stage.container("c1"), stage.container("c2"))
+        c1 = plan.target(plan.containers[0])
+        fifo = hold(runsc, c1)
 
-        async def kill_the_sandbox():
-            argument = f"--root={runsc.root}"
-            while not any("boot" in line for line in stage.processes_below()):
-                await anyio.sleep(0.005)
-            for identity in await stage.ports.processes.find(argument="boot"):
-                if identity in await stage.ports.processes.find(argument=argument):
-                    os.kill(identity.pid, signal.SIGKILL)
+        async def kill_the_sandbox(reads):
+            if when == "it is created":
+                await wait_until(lambda: a_sandbox(runsc.activation))
+            else:
+                await wait_until(lambda: any(runsc.root.glob(f"{c1.id}_*.state")))
+            (sandbox,) = a_sandbox(runsc.activation)
+            os.kill(sandbox.pid, signal.SIGKILL)
+            reads.callback(os.close, os.open(fifo, os.O_RDONLY | os.O_NONBLOCK))  # now `create` may end
 
-        async with anyio.create_task_group() as group:
-            group.start_soon(kill_the_sandbox)
-            with pytest.raises(ProblemError) as failed:
-                await start_cold(runsc, plan)
+        with ExitStack() as reads:
+            async with anyio.create_task_group() as group:
+                group.start_soon(kill_the_sandbox, reads)
+                with pytest.raises(ProblemError) as failed:
+                    await start_cold(runsc, plan)
         assert failed.value.problem.reason in {Reason.SANDBOX_DIED, Reason.RUNTIME_FAILED}
         await end(stage, runsc)
         assert stage.left() == []

@@ -99,7 +99,7 @@ async def test_a_sandbox_without_a_pid_is_no_sandbox(content):
         (lambda runsc: runsc.restore_sub(WEB, bundle=Path("/b"), image=Path("/i"), output=LOG), Step.RESTORE),
         (lambda runsc: runsc.pause(WEB), Step.SUSPEND),
         (lambda runsc: runsc.checkpoint(WEB, image=Path("/i")), Step.SUSPEND),
-        (lambda runsc: runsc.resume(WEB), Step.THAW),
+        (lambda runsc: runsc.resume(WEB, deadline_s=1), Step.THAW),
         (lambda runsc: runsc.delete_sub(WEB), Step.TEARDOWN),
         (lambda runsc: runsc.kill(WEB, "TERM"), Step.TEARDOWN),
         (lambda runsc: runsc.state(WEB), Step.SUPERVISE),
@@ -145,6 +145,22 @@ async def test_a_command_that_does_not_run_or_does_not_end_has_its_reason(error,
     problem = await problem_of(runsc.pause(ROOT))
     assert problem.reason is reason
     assert says in problem.message
+
+
+@pytest.mark.parametrize("said", [("log", b""), (None, b"stderr")], ids=["in its log", "on stderr"])
+async def test_what_a_command_said_before_it_was_killed_at_its_deadline_is_told_without_secrets(said):
+    message, stderr = said
+    runsc, processes, files = driver()
+
+    def answer(_verb, argv):
+        if message is not None:
+            files.content[log_of(argv)] = json.dumps({"msg": f"{message} waits for hunter2"}).encode()
+        raise DeadlineExceededError(stderr=stderr and stderr + b" waits for hunter2")
+
+    processes.answer = answer
+    problem = await problem_of(runsc.state(WEB))
+    assert problem.reason is Reason.STEP_DEADLINE_EXCEEDED
+    assert problem.detail == f"{message or stderr.decode()} waits for ***"
 
 
 async def test_an_answer_that_cannot_be_read_is_runscs_failure():

@@ -110,6 +110,26 @@ async def test_a_directory_that_cannot_be_removed_is_named():
     assert (failed.value.problem.reason, failed.value.problem.subject) == (Reason.STATE_UNWRITABLE, "a1")
 
 
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.EIO])
+async def test_processes_that_cannot_be_looked_at_or_killed_are_the_reason_and_nothing_is_removed(number):
+    async def refuse(*_arguments, **_more):
+        raise OSError(number, "cannot")
+
+    for port in ("find", "kill_and_wait"):
+        processes, files = world((identity(5), [ROOT]))
+        setattr(processes, port, refuse)
+        with pytest.raises(ProblemError) as failed:
+            await end_activation(processes, files, ACTIVATION)
+        problem = failed.value.problem
+        assert (problem.reason, problem.subject) == (Reason.PROCESSES_UNREADABLE, "a1")
+        assert ACTIVATION / "sandbox.json" in files.content
+    processes, files = world()
+    processes.find_arguments = refuse
+    with pytest.raises(ProblemError) as failed:
+        await find_leftovers(processes, files, Path("/s"))
+    assert failed.value.problem.reason is Reason.PROCESSES_UNREADABLE
+
+
 async def test_leftovers_are_found_by_process_and_by_directory_and_foreign_roots_are_not_ours():
     processes, files = world(
         (identity(5), ["runsc-sandbox", ROOT]),

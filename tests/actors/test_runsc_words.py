@@ -57,8 +57,10 @@ def test_a_log_that_is_no_json_is_read_as_well_as_it_can_be(data, messages):
 
 
 @given(st.binary())
-def test_no_log_breaks_the_reader(data):
-    words(data, data)
+def test_no_log_breaks_the_reader_or_its_bounds(data):
+    found = words(data, data)
+    assert len(found.message) <= 1000
+    assert len(found.detail) <= 4000
 
 
 def test_stderr_speaks_only_when_the_log_is_silent():
@@ -144,6 +146,14 @@ def test_no_value_of_the_environment_is_repeated():
     assert problem.message == "bad *** in /bin:/usr/bin"
     assert "hunter2" not in problem.detail
     assert "hunter2" not in repr(call(secrets=secrets))
+
+
+@pytest.mark.parametrize("behind", [900, 3800])
+def test_a_secret_that_would_be_cut_in_two_is_not_told_in_half(behind):
+    secret = "hunter2" * 60
+    message = "x" * 400 + secret + "y" * behind
+    problem = classify(call(secrets=secrets_of([f"TOKEN={secret}"])), said(message), status="")
+    assert "hunter2" not in problem.message + problem.detail
 
 
 def test_a_missing_command_whose_name_is_secret_is_not_named():

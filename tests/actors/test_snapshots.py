@@ -151,6 +151,13 @@ async def test_what_cannot_be_removed_is_tried_again_another_time(operation):
     assert await names(files) == {TWO, THREE}
 
 
+async def test_what_is_left_of_a_removal_that_was_cut_off_is_no_snapshot():
+    files = await three()
+    files.fail("remove_tree", "*", errno.EIO)
+    await prune(files, HOME, proven=THREE)
+    assert set(files.below(HOME / ONE)) == {"pages.img"}
+
+
 @pytest.mark.parametrize(
     "uri",
     ["file://[", "file:///a%00b", "file:relative", "file:", "file:///a\x00b"],

@@ -1,6 +1,7 @@
 """Assign, restore, and what performs the steps."""
 
 import errno
+import json
 from typing import Any
 
 import attrs
@@ -23,6 +24,25 @@ async def test_an_assignment_comes_back_as_it_was_written():
     stage, _, _ = shaped("one", wakeupProbe={"exec": ["/bin/ok"]})
     await write_assignment(stage.ports.files, stage.directory, stage.assignment)
     assert await read_assignment(stage.ports.files, stage.directory.assignment) == stage.assignment
+
+
+@pytest.mark.parametrize(
+    ("version", "reason"),
+    [
+        (2, Reason.NEWER_FORMAT),
+        (0, Reason.STATE_CORRUPT),
+        ("1", Reason.STATE_CORRUPT),
+        (True, Reason.STATE_CORRUPT),
+        (1.0, Reason.STATE_CORRUPT),
+    ],
+)
+async def test_an_assignment_of_another_format_is_not_taken_for_ours(version, reason):
+    stage, _, _ = shaped()
+    path = stage.directory.assignment
+    await write_assignment(stage.ports.files, stage.directory, stage.assignment)
+    document = json.loads(stage.ports.files.content[path])
+    stage.ports.files.put(path, json.dumps({**document, "v": version}).encode())
+    assert await reason_of(read_assignment(stage.ports.files, path)) is reason
 
 
 async def test_an_assignment_that_cannot_be_written_is_a_problem_of_assign():

@@ -23,13 +23,23 @@ pytestmark = pytest.mark.anyio
 async def test_a_suspend_freezes_looks_saves_proves_and_writes_the_manifest_last():
     stage, sandbox, marks = shaped()
     snapshot = await saved(stage)
-    assert sandbox.story == ["freeze", "inspect main", "checkpoint"]
+    assert sandbox.story == ["freeze", "inspect main", "is_executing", "checkpoint"]
     assert marks == ["Paused", "FilesWritten", "FilesProven", "ManifestWritten"]
     assert stage.ports.files.done[-1][1].name == "manifest.json"
     assert await find_snapshot(stage.ports.files, snapshot.uri, step=Step.RESTORE) == snapshot
     # It stays frozen: it must not run past its snapshot.
     assert stage.freeze is Freeze.FROZEN
-    assert stage.unproven is None
+
+
+async def test_what_was_executed_inside_and_still_lives_fails_the_suspend_before_anything_is_saved():
+    stage, sandbox, _ = shaped()
+    sandbox.executing = True
+    assert await reason_of(save_snapshot(stage, an_actor())) is Reason.OPERATION_IN_PROGRESS
+    assert "checkpoint" not in sandbox.story
+    sandbox.executing = False
+    sandbox.fails["is_executing"] = OSError(errno.EMFILE, "x")
+    assert await reason_of(save_snapshot(stage, an_actor())) is Reason.RUNTIME_FAILED
+    assert "checkpoint" not in sandbox.story
 
 
 async def test_a_container_that_failed_refuses_a_suspend_before_anything_is_touched():
@@ -134,6 +144,16 @@ async def test_unproven_files_that_cannot_be_removed_never_cost_the_running_acto
     await roll_back(stage, None)
     assert stage.unproven is None
     assert not stage.ports.files.below(stage.directory.snapshots)
+
+
+async def test_a_snapshot_that_was_given_up_whole_is_none_even_while_its_files_are_removed():
+    stage, _, _ = shaped()
+    stage.unproven = stage.directory.snapshot("s" + "0" * 16)
+    for name in ("pages.img", "manifest.json"):
+        stage.ports.files.put(stage.unproven / name, b"x")
+    stage.ports.files.fail("remove_tree", stage.unproven, errno.EIO)
+    await thaw(stage)
+    assert set(stage.ports.files.below(stage.unproven)) == {"pages.img"}
 
 
 async def test_a_thaw_that_is_cancelled_still_thaws():

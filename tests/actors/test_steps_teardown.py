@@ -5,11 +5,13 @@ import errno
 import anyio
 import pytest
 
+from actors.snapshots import find_snapshot, newest
 from actors.steps.release import release_sandbox
 from actors.steps.stage import Freeze
 from actors.steps.teardown import roll_back, stop_containers
 from statemachine import commands as c
 from statemachine import events as e
+from statemachine.problem import Step
 from statemachine.reasons import Reason
 from tests.actors.step_stage import reason_of, saved, shaped
 from tests.fakes.performer import a_snapshot, failing
@@ -40,6 +42,31 @@ async def test_a_rollback_tells_whether_its_origin_is_still_good():
     stage.ports.files.put(stage.directory.snapshot(proven.id) / "pages.img", b"PAGE")
     assert (await roll_back(stage, proven)).origin is e.OriginVerdict.DAMAGED
     assert (await roll_back(stage, a_snapshot(99))).origin is e.OriginVerdict.DAMAGED
+
+
+async def test_a_snapshot_that_was_whole_when_the_sandbox_died_is_kept_and_told():
+    stage, _, _ = shaped()
+    snapshot = await saved(stage)
+    assert await roll_back(stage, None) == e.RolledBack(origin=e.OriginVerdict.NONE, saved=snapshot)
+    assert await find_snapshot(stage.ports.files, snapshot.uri, step=Step.RESTORE) == snapshot
+    assert await roll_back(stage, None) == e.RolledBack(origin=e.OriginVerdict.NONE)
+
+
+async def test_a_stop_undoes_a_snapshot_that_nobody_has_heard_of():
+    stage, _, _ = shaped()
+    await saved(stage)
+    await stop_containers(stage, c.StopContainers(undo=(), grace_s=0.0))
+    assert not stage.ports.files.below(stage.directory.snapshots)
+
+
+async def test_a_release_that_cannot_end_the_sandbox_never_costs_the_proven_snapshot():
+    stage, _, _ = shaped()
+    proven = await saved(stage)
+    stage.ports.files.fail("remove_tree", stage.activation, errno.EBUSY)
+    assert await reason_of(release_sandbox(stage, proven)) is Reason.STATE_UNWRITABLE
+    stage.ports.files.failures.clear()
+    await stop_containers(stage, c.StopContainers(undo=(), grace_s=0.0))
+    assert await find_snapshot(stage.ports.files, proven.uri, step=Step.RESTORE) == proven
 
 
 async def test_what_cannot_be_removed_is_kept_in_mind_for_the_next_try():
@@ -78,7 +105,7 @@ async def test_a_sandbox_that_takes_no_order_is_killed(what):
     assert sandbox.story[-2:] == ["signal SIGKILL", "close"]
 
 
-async def test_a_release_ends_the_sandbox_and_keeps_the_proven_snapshot_whatever_the_clock_said():
+async def test_a_release_ends_the_sandbox_and_keeps_the_proven_snapshot_and_the_one_before_whatever_the_clock_said():
     stage, _, marks = shaped()
     ids = []
     for minute in (50, 40, 1):  # the clock goes back all the time
@@ -88,4 +115,6 @@ async def test_a_release_ends_the_sandbox_and_keeps_the_proven_snapshot_whatever
     await release_sandbox(stage, ids[-1])
     assert marks[-1] == "SandboxEnded"
     left = set(await stage.ports.files.list_directory(stage.directory.snapshots))
-    assert left == {ids[0].id, ids[2].id}
+    assert left == {ids[1].id, ids[2].id}
+    # A new life, or a restart, looks for the newest: it finds the last one, not the one of the latest hour.
+    assert await newest(stage.ports.files, stage.directory.snapshots) == ids[2]

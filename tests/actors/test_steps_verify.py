@@ -1,17 +1,19 @@
 """Verify and watch on a sandbox that is none."""
 
 from functools import partial
+from typing import Any
 
 import anyio
 import attrs
 import pytest
 
+from actors.manifest import ShapeUser
 from actors.steps.verify import verify_containers
-from actors.steps.watch import watch_sandbox
+from actors.steps.watch import CODE_UNKNOWN, watch_sandbox
 from statemachine import events as e
 from statemachine.problem import ProblemError
 from statemachine.reasons import Reason
-from tests.actors.step_stage import shaped
+from tests.actors.step_stage import SHAPE, shaped
 from tests.fakes.performer import failing
 
 pytestmark = pytest.mark.anyio
@@ -23,6 +25,27 @@ async def test_a_container_without_a_probe_that_has_exited_is_the_watchs_to_tell
     assert await verify_containers(stage) == e.ContainersVerified()
 
 
+@pytest.mark.parametrize("spec", [{}, {"wakeupProbe": {"exec": ["/bin/ok"]}}])
+async def test_nothing_is_called_well_before_the_end_of_a_container_is_told(spec):
+    stage, sandbox, _ = shaped("main", **spec)
+    sandbox.stopped.add("main")
+    stage.told["main"] = anyio.Event()
+    ended: list[Any] = []
+
+    async def verify():
+        try:
+            ended.append(await verify_containers(stage))
+        except ProblemError as error:
+            ended.append(error.problem.reason)
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(verify)
+        await anyio.wait_all_tasks_blocked()
+        assert ended == []
+        stage.told["main"].set()
+    assert ended == [Reason.RESTORED_NOT_SERVING if spec else e.ContainersVerified()]
+
+
 PROBE = {"wakeupProbe": {"exec": ["/bin/ok"], "timeoutSeconds": 5}}
 
 
@@ -31,6 +54,13 @@ async def test_a_probe_is_tried_until_it_succeeds():
     sandbox.probes = [1, 1]
     await verify_containers(stage)
     assert sandbox.story.count("execute main") == 3
+
+
+async def test_a_probe_is_executed_as_the_containers_own_user():
+    stage, sandbox, _ = shaped("main", **PROBE)
+    stage.shapes["main"] = attrs.evolve(SHAPE, user=ShapeUser(uid=1000, gid=50))
+    await verify_containers(stage)
+    assert sandbox.executed_as == ["1000:50"]
 
 
 async def test_a_probe_that_does_not_succeed_in_its_time_says_what_it_said_last():
@@ -95,6 +125,31 @@ async def test_the_death_of_the_sandbox_is_told_and_not_that_of_its_containers()
     (fed,) = await watched(stage, act, 1)
     assert isinstance(fed, e.SandboxDied)
     assert "signal 9" in fed.problem.message
+
+
+@pytest.mark.parametrize("reason", [Reason.RUNTIME_UNAVAILABLE, Reason.RUNTIME_FAILED, Reason.SANDBOX_DIED])
+async def test_a_question_that_fails_says_nothing_of_the_container(monkeypatch, reason):
+    monkeypatch.setattr("actors.steps.watch.ASK_AGAIN_S", 0.0)
+    stage, sandbox, _ = shaped()
+    answers = [failing(reason), failing(reason), 0]
+
+    async def exit_code(_name, *, deadline_s):
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    sandbox.exit_code = exit_code
+    assert await watched(stage, sandbox.exits["main"].set, 1) == [e.ContainerExited(container="main", exit_code=0)]
+
+
+async def test_a_container_whose_code_nobody_can_tell_has_ended_all_the_same(monkeypatch):
+    monkeypatch.setattr("actors.steps.watch.ASK_AGAIN_S", 0.0)
+    stage, sandbox, _ = shaped()
+    sandbox.fails["exit_code main"] = failing(Reason.RUNTIME_FAILED)
+    fed = await watched(stage, sandbox.exits["main"].set, 1)
+    assert fed == [e.ContainerExited(container="main", exit_code=CODE_UNKNOWN)]
+    assert stage.told["main"].is_set()
 
 
 async def test_an_exit_code_is_asked_for_again_while_the_sandbox_is_frozen():

@@ -73,3 +73,20 @@ def test_the_canonical_form_reads_back_and_is_the_same_each_time(document):
 def test_the_canonical_form_does_not_depend_on_the_order_of_keys_and_keeps_lone_surrogates():
     assert canonical({"b": 1, "a": "\ud800"}) == canonical({"a": "\ud800", "b": 1})
     assert json.loads(canonical({"a": "\ud800"})) == {"a": "\ud800"}
+
+
+@given(JSON)
+def test_the_canonical_form_is_that_of_pythons_own_writer(document):
+    assert canonical(document) == (json.dumps(document, sort_keys=True, indent=2) + "\n").encode()
+
+
+@pytest.mark.parametrize("value", [1 << 70, 1.5, 1e16, 1e-7, "ä", "\ud800", (1, 2), [], {}, [{}, []], "\x7f\x00"])
+def test_what_another_writer_writes_otherwise_has_one_canonical_form_too(value):
+    assert canonical({"a": [value]}) == (json.dumps({"a": [value]}, sort_keys=True, indent=2) + "\n").encode()
+
+
+def test_what_is_no_json_has_no_canonical_form():
+    with pytest.raises(ValueError, match="JSON"):
+        canonical({"a": float("nan")})
+    with pytest.raises(TypeError):
+        canonical({"a": object()})

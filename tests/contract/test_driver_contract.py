@@ -178,6 +178,22 @@ def test_a_command_that_outlives_its_deadline_does_not_spoil_the_next_snapshot(f
         await stage.end(sandbox)
 
 
+def test_what_a_command_leaves_running_is_seen_before_it_spoils_a_snapshot(face):
+    @on(face)
+    async def _(bench):
+        stage = Stage(bench)
+        sandbox = await stage.start(stage.container("c1"))
+        assert (await sandbox.execute("c1", ["true"], deadline_s=10)).exit.code == 0
+        await sandbox.freeze()
+        assert not await sandbox.is_executing()
+        await sandbox.thaw()
+        assert (await sandbox.execute("c1", ["sh", "-c", "sleep 100 & true"], deadline_s=10)).exit.code == 0
+        await sandbox.freeze()
+        assert await sandbox.is_executing()
+        await stage.end(sandbox)
+        assert not await sandbox.is_executing()
+
+
 def test_a_start_of_a_command_that_does_not_exist_is_undone_by_the_teardown(face):
     @on(face)
     async def _(bench):

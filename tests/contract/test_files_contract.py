@@ -11,6 +11,7 @@ import blake3
 import pytest
 
 from actors.ports import FileKind, Files, TooLargeError
+from tests.contract.operations import READERS, WRITERS
 from tests.contract.places import Place, RealPlace
 from tests.needs import Tool, need
 
@@ -20,26 +21,6 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.anyio
 
-READERS: Final[dict[str, Any]] = {
-    "read": lambda files, path: files.read(path, limit_bytes=100),
-    "read_from": lambda files, path: files.read_from(path, offset_bytes=0, limit_bytes=100),
-    "digest": lambda files, path: files.digest(path),
-    "sha256": lambda files, path: files.sha256(path),
-}
-WRITERS: Final[dict[str, Any]] = {
-    "replace": lambda files, path: files.replace(path, b"new"),
-    "replace_executable": lambda files, path: files.replace_executable(path, b"new"),
-    "append": lambda files, path: files.append(path, b"new"),
-    "append_durably": lambda files, path: files.append_durably(path, b"new"),
-    "truncate": lambda files, path: files.truncate(path, size_bytes=0),
-    "make_directory": lambda files, path: files.make_directory(path),
-    "rename from": lambda files, path: files.rename(path, path.with_name("renamed")),
-    "rename to": lambda files, path: files.rename(path.with_name("other"), path),
-    "remove_file": lambda files, path: files.remove_file(path),
-    "remove_tree": lambda files, path: files.remove_tree(path),
-    "sync_tree": lambda files, path: files.sync_tree(path),
-    "lock": lambda files, path: files.lock(path),
-}
 # What stands at a path, and the error of who wants to read it.
 UNREADABLE: Final[dict[str, tuple[Callable[[Place, Path], None], int]]] = {
     "absent": (lambda place, path: None, errno.ENOENT),
@@ -339,8 +320,9 @@ async def test_a_locked_file_that_is_replaced_is_another_one(place: Place, files
     held = await files.lock(place.root / "lock")
     await files.replace(place.root / "lock", b"")
     another = await files.lock(place.root / "lock")
-    for lock in (held, another):
-        lock.close()
+    held.close()
+    assert await error_of(files.lock(place.root / "lock")) == (errno.EAGAIN, str(place.root / "lock"))
+    another.close()
 
 
 async def test_a_tree_with_one_of_each_kind_is_removed_and_nothing_else(place: Place, files: Files):

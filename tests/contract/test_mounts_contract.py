@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.contract.operations import WRITERS
 from tests.contract.places import Place, RealPlace, SimPlace
-from tests.contract.test_files_contract import WRITERS, error_of
+from tests.contract.test_files_contract import error_of
 
 if TYPE_CHECKING:
     from pathlib import Path

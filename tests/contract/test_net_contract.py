@@ -175,7 +175,9 @@ async def test_only_one_task_at_a_time_receives(net: Net, path: Path):
 
 async def test_a_socket_that_nobody_listens_at_is_replaced(place: Place, net: Net, path: Path):
     place.put_socket(path)
-    assert await error_of(net.connect_unix(path)) == errno.ECONNREFUSED
+    with pytest.raises(ConnectionRefusedError) as caught:
+        await net.connect_unix(path)
+    assert caught.value.filename == str(path)
     async with net.listen_unix(path) as listener:
         client = await net.connect_unix(path)
         await close(client, await listener.accept())
@@ -184,7 +186,9 @@ async def test_a_socket_that_nobody_listens_at_is_replaced(place: Place, net: Ne
 
 async def test_a_socket_that_somebody_listens_at_is_not(net: Net, path: Path):
     async with net.listen_unix(path):
-        assert await error_of(net.listen_unix(path).__aenter__()) == errno.EADDRINUSE
+        with pytest.raises(OSError) as caught:
+            await net.listen_unix(path).__aenter__()
+        assert (caught.value.errno, caught.value.filename) == (errno.EADDRINUSE, str(path))
         await close(await net.connect_unix(path))
 
 
@@ -202,8 +206,12 @@ async def test_what_is_no_socket_is_left_alone(place: Place, net: Net, path: Pat
 
 async def test_a_socket_is_found_through_a_symlink(place: Place, net: Net, path: Path):
     place.put_symlink(place.base / "link", path.name)
-    async with net.listen_unix(path):
-        await close(await net.connect_unix(place.base / "link"))
+    async with net.listen_unix(path) as listener:
+        client = await net.connect_unix(place.base / "link")
+        server = await listener.accept()
+        await client.stream.send(b"question")
+        assert await server.stream.receive() == b"question"
+        await close(client, server)
 
 
 async def test_a_file_of_somebody_else_is_not_removed_on_leaving(place: Place, net: Net, path: Path):
@@ -320,3 +328,17 @@ async def test_the_sockets_of_the_dead_stay_and_nobody_listens_there(anyio_backe
         assert not returned
         tasks.cancel_scope.cancel()
     assert place.tree() == {"unheard": None}
+
+
+async def test_an_end_that_is_closed_has_hung_up_and_one_that_only_sends_no_more_has_not(net: Net, path: Path):
+    client, server = await pair(net, path)
+    seen = []
+    for step in (
+        partial(client.stream.send, b"unread"),
+        client.stream.send_eof,
+        client.stream.aclose,
+        server.stream.aclose,
+    ):
+        await step()
+        seen.append(server.has_hung_up)
+    assert seen == [False, False, True, True]

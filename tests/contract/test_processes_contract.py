@@ -1,5 +1,6 @@
 """The Processes port, held against the simulated one and the real one with the few commands that both have."""
 
+import errno
 import signal
 
 import anyio
@@ -120,8 +121,9 @@ def test_only_children_are_adopted_and_only_once(stand_in):
             with pytest.raises(ProcessLookupError):
                 await bench.processes.adopt(pid)
         child = await sleeping(bench)
-        with pytest.raises(ValueError, match="owned"):
+        with pytest.raises(OSError, match="owned already") as caught:
             await bench.processes.adopt(child.identity.pid)
+        assert caught.value.errno == errno.EBUSY
         child.close()
         again = await bench.processes.adopt(child.identity.pid)
         assert again.identity == child.identity

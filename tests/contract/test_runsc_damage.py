@@ -5,7 +5,7 @@ import pytest
 
 from tests.contract.benches import COUNT, DEFAULT_OVERLAY
 from tests.contract.faces import on
-from tests.contract.images import LIMBO, restored, saved
+from tests.contract.images import LIMBO, goes_on, restored, saved
 
 # --------------------------------------------------------------------------------- what cannot, or can, be taken back
 
@@ -89,13 +89,16 @@ def test_an_image_taken_while_somebody_waits_is_good(face):
     @on(face)
     async def _(bench):
         await bench.up(c1=COUNT)
+        await bench.counted("c1", 2)
         async with anyio.create_task_group() as group:
             group.start_soon(bench.run, "wait", "c1")
             await bench.blocks("wait", "c1")
             image = await bench.save()
             group.cancel_scope.cancel()
         fresh = await restored(bench, image, "c1")
-        await fresh.counted("c1", 2)
+        lines = await fresh.counted("c1", 2)
+        assert int(lines[0]) >= 2
+        assert goes_on(lines, int(lines[0]))
 
 
 def test_a_container_that_a_command_could_not_start_in_spoils_every_image_after_it_is_deleted(face):

@@ -8,6 +8,7 @@ import pytest
 from actors.ports import DeadlineExceededError
 from tests.contract.benches import COUNT, DEFAULT_OVERLAY
 from tests.contract.faces import on
+from tests.contract.images import restored, saved
 
 # -------------------------------------------------------------------------------------------------------------- deaths
 
@@ -85,6 +86,33 @@ def test_a_killed_gofer_is_the_end_of_its_container_and_the_roots_of_all(face):
         await bench.kill(await bench.gofer("sb"))
         await bench.ended("sb")
         assert await bench.status("c2") == "stopped"
+
+
+def test_a_killed_gofer_of_a_restored_container_is_missed_by_nobody(face):
+    @on(face)
+    async def _(bench):
+        image, _ = await saved(bench)
+        fresh = await restored(bench, image, "c1", "c2")
+        for name in ("c1", "s2"):
+            await fresh.kill(await fresh.gofer(name))
+        await fresh.blocks("wait", "c1")
+        await fresh.counted("c1", len(await fresh.lines("c1")) + 3)
+        assert await fresh.statuses("s2", "c1", "c2") == ["running"] * 3
+        assert (await fresh.run("exec", "c1", "true")).code == 0
+        await fresh.ok("kill", "c1", "TERM")
+        assert (await fresh.ok("wait", "c1")).document()["exitStatus"] == 143
+
+
+@pytest.mark.parametrize("name", ["s2", "c1"])
+def test_a_restore_is_not_completed_once_a_gofer_was_killed(face, name):
+    @on(face)
+    async def _(bench):
+        image, _ = await saved(bench)
+        fresh = await restored(bench, image, "c1")
+        await fresh.kill(await fresh.gofer(name))
+        assert await fresh.statuses("s2", "c1") == ["running", "running"]
+        said = await fresh.restore("c2", image)
+        assert (said.code, said.error.endswith(": input/output error")) == (128, True)
 
 
 HUNG = [

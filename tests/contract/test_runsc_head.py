@@ -40,7 +40,8 @@ def test_a_host_network_can_be_saved(head):
     async def _(bench):
         bench.flags = (*bench.flags, "--network=host")
         await bench.up()
-        await bench.save()
+        image = await bench.save()
+        assert "checkpoint.img" in await bench.names(image)
 
 
 def test_a_restore_takes_the_background_flag(head):
@@ -51,6 +52,7 @@ def test_a_restore_takes_the_background_flag(head):
         fresh = bench.elsewhere("s2")
         bundle = await fresh.bundle("s2", "sleep", "10000", called="pause")
         await fresh.ok("restore", f"--bundle={bundle}", f"--image-path={image}", "--background", "--detach", "s2")
+        assert await fresh.status("s2") == "running"
 
 
 def test_a_restore_wants_the_identical_version(head):

@@ -130,6 +130,8 @@ async def test_another_directory_at_the_path_is_watched_instead(
         place.put_file(directory / "a", b"1")
         while "a" not in (found := await following(batches)) and found != EVERYTHING:
             pass
+        place.put_file(directory / "b", b"1")
+        assert "b" in await names_until(batches, "b")
 
 
 async def test_an_exception_of_the_body_comes_out_as_it_is(watch: Watch, directory: Path):

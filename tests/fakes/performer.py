@@ -8,21 +8,7 @@ from statemachine import events as e
 from statemachine.actor import Snapshot
 from statemachine.problem import Problem, ProblemError, Step
 from statemachine.reasons import Reason
-
-SUCCESS = {
-    c.RecordAssignment: e.AssignmentRecorded(),
-    c.DetectGpus: e.GpusDetected(),
-    c.GenerateSpec: e.SpecGenerated(),
-    c.PartitionGpus: e.GpusPartitioned(),
-    c.InjectEdits: e.EditsInjected(),
-    c.CreateSandbox: e.SandboxCreated(),
-    c.RestoreSandbox: e.SandboxRestored(),
-    c.VerifyContainers: e.ContainersVerified(),
-    c.ReleaseSandbox: e.SandboxReleased(),
-    c.Thaw: e.Thawed(),
-    c.StopContainers: e.TornDown(),
-    c.StartBackoff: e.BackoffElapsed(),
-}
+from tests.statemachine.world import ANSWERS
 
 
 def a_problem(reason=Reason.RUNTIME_FAILED, step=Step.CREATE):
@@ -111,7 +97,7 @@ class FakePerformer:
             return e.SnapshotProven(snapshot=a_snapshot(self._snapshots))
         if kind is c.RollBack:
             return e.RolledBack(origin=e.OriginVerdict.GOOD if actor.origin else e.OriginVerdict.NONE)
-        return SUCCESS[kind]
+        return ANSWERS[kind]
 
     async def watch(self, feed):
         if self.watch_error is not None:

@@ -42,6 +42,9 @@ class FakeProcesses:
     async def is_alive(self, identity):
         return False
 
+    async def holds_output(self, identity):
+        return False
+
 
 class FakeWatch:
     """Tells what `tell` is told, to whoever watches."""

@@ -58,8 +58,9 @@ class FakeSandbox:
         self.owned = (self.process,)
         self.exits = {name: anyio.Event() for name in containers}
         self.codes = dict.fromkeys(containers, 0)
-        self.obeys, self.frozen = True, False
+        self.obeys, self.frozen, self.executing = True, False, False
         self.probes: list[int] = []
+        self.executed_as: list[str | None] = []
 
     async def _do(self, what):
         await anyio.lowlevel.checkpoint()
@@ -78,6 +79,10 @@ class FakeSandbox:
 
     async def is_frozen(self):
         return self.frozen
+
+    async def is_executing(self):
+        await self._do("is_executing")
+        return self.executing
 
     async def checkpoint_into(self, directory):
         await self._do("checkpoint")
@@ -106,8 +111,9 @@ class FakeSandbox:
     async def died(self):
         return await self.process.wait()
 
-    async def execute(self, name, argv, *, deadline_s):
+    async def execute(self, name, argv, *, deadline_s, user=None):
         await self._do(f"execute {name}")
+        self.executed_as.append(user)
         return Finished(exit=Exit(code=self.probes.pop(0) if self.probes else 0))
 
     def close(self):

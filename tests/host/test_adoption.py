@@ -2,35 +2,28 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
-from typing import TYPE_CHECKING, Final
+import threading
+from typing import TYPE_CHECKING
 
+import anyio
 import pytest
+from anyio.lowlevel import checkpoint
 
 from actors.ports import Exit, Output, ProcessIdentity
 from supervisor.host import procfs
+from tests.host.shell import ENV, SH, sh, spawn
 from tests.host.waiting import eventually, is_dead, is_gone, is_stopped, number_in
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
-    from actors.ports import Child, Finished, Ports
+    from actors.ports import Ports
 
 pytestmark = pytest.mark.anyio
-
-SH: Final = "/bin/sh"
-ENV: Final = {"PATH": "/usr/bin:/bin"}
-# Programs of glibc always start with its two internal signals ignored when posix_spawn started them.
-GLIBC_OWN: Final = 1 << (32 - 1) | 1 << (33 - 1)
-
-
-async def sh(ports: Ports, script: str, *, deadline_s: float = 30, limit_bytes: int = 1 << 20) -> Finished:
-    return await ports.processes.run([SH, "-c", script], deadline_s=deadline_s, env=ENV, stdout_limit_bytes=limit_bytes)
-
-
-async def spawn(ports: Ports, script: str) -> Child:
-    return await ports.processes.spawn([SH, "-c", script], env=ENV, stdout=Output.DISCARD, stderr=Output.DISCARD)
 
 
 async def test_an_orphan_can_be_adopted_once_with_its_code(ports: Ports, tmp_path: Path):
@@ -41,8 +34,9 @@ async def test_an_orphan_can_be_adopted_once_with_its_code(ports: Ports, tmp_pat
     child = await ports.processes.adopt(pid)
     assert child.identity.pid == pid
     assert await ports.processes.is_alive(child.identity)
-    with pytest.raises(ValueError, match="owned already"):
+    with pytest.raises(OSError, match="owned already") as caught:
         await ports.processes.adopt(pid)
+    assert caught.value.errno == errno.EBUSY
     child.signal(signal.SIGCONT)
     assert await child.wait() == Exit(code=42)
     assert not await ports.processes.is_alive(child.identity)
@@ -65,6 +59,98 @@ async def test_processes_are_found_by_a_whole_argument_or_its_beginning(ports: P
     await ports.processes.kill_and_wait(child.identity, deadline_s=10)
     assert await ports.processes.find(argument=f"{mark}/a") == ()
     assert await child.wait() == Exit(code=-9)
+
+
+def counted_scans(monkeypatch, gate: threading.Event | None = None) -> list[int]:
+    """Every look at all processes from now on; each one waits at the gate, in its thread."""
+    scans: list[int] = []
+    process_ids = procfs.process_ids
+
+    def counted() -> Iterator[int]:
+        scans.append(len(scans))
+        if gate is not None:
+            assert gate.wait(10)
+        return process_ids()
+
+    monkeypatch.setattr(procfs, "process_ids", counted)
+    return scans
+
+
+async def test_200_who_look_for_processes_at_once_share_a_few_scans_and_each_finds_its_own(ports: Ports, monkeypatch):
+    mark = f"--root=/nowhere/{os.urandom(8).hex()}"
+    children = [
+        await ports.processes.spawn(
+            [SH, "-c", "kill -STOP $$", "sh", f"{mark}/{number}"],
+            env=ENV, stdout=Output.DISCARD, stderr=Output.DISCARD,
+        )
+        for number in range(3)
+    ]  # fmt: skip
+    scans = counted_scans(monkeypatch)
+    found: dict[int, tuple[ProcessIdentity, ...]] = {}
+    begun: list[tuple[ProcessIdentity, str]] = []
+
+    async def look(number: int) -> None:
+        found[number] = await ports.processes.find(argument=f"{mark}/{number}")
+
+    async def look_for_all() -> None:
+        begun.extend(await ports.processes.find_arguments(prefix=mark))
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(look_for_all)
+        for number in range(200):
+            tasks.start_soon(look, number)
+    identities = [child.identity for child in children]
+    assert [found[number] for number in range(200)] == [(each,) for each in identities] + [()] * 197
+    assert begun == [(each, f"{mark}/{number}") for number, each in enumerate(identities)]
+    assert len(scans) <= 3
+    for child in children:
+        await ports.processes.kill_and_wait(child.identity, deadline_s=10)
+
+
+async def test_who_looks_while_a_scan_goes_on_gets_one_that_begins_later_even_if_the_first_to_wait_gives_up(
+    ports: Ports, monkeypatch
+):
+    gate = threading.Event()
+    scans = counted_scans(monkeypatch, gate)
+    found: list[tuple[ProcessIdentity, ...]] = []
+    mark = f"--root=/nowhere/{os.urandom(8).hex()}"
+    impatient = anyio.CancelScope()
+
+    async def look() -> None:
+        found.append(await ports.processes.find(argument=mark))
+
+    async def give_up() -> None:
+        with impatient:
+            await ports.processes.find(argument=mark)
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(look)
+        await eventually(lambda: scans)
+        child = await ports.processes.spawn(
+            [SH, "-c", "kill -STOP $$", mark], env=ENV, stdout=Output.DISCARD, stderr=Output.DISCARD
+        )
+        tasks.start_soon(give_up)
+        await checkpoint()
+        for _ in range(5):
+            tasks.start_soon(look)
+        await checkpoint()
+        await checkpoint()
+        impatient.cancel()
+        gate.set()
+    assert found[1:] == [(child.identity,)] * 5
+    assert len(scans) <= 3
+    await ports.processes.kill_and_wait(child.identity, deadline_s=10)
+
+
+async def test_a_scan_that_fails_is_the_error_of_who_asked_and_the_next_one_succeeds(ports: Ports, monkeypatch):
+    def refuse() -> Iterator[int]:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(procfs, "process_ids", refuse)
+        with pytest.raises(OSError, match="Too many open files"):
+            await ports.processes.find(argument="x")
+    assert await ports.processes.find(argument=os.urandom(8).hex()) == ()
 
 
 async def test_exactly_this_process_is_killed(ports: Ports, tmp_path: Path):

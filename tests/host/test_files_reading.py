@@ -5,10 +5,8 @@ from __future__ import annotations
 import errno
 import os
 import re
-import socket
 import threading
 from pathlib import Path
-from typing import Any, Final
 
 import anyio
 import blake3
@@ -20,35 +18,6 @@ from supervisor.host.files import HostFiles
 
 pytestmark = pytest.mark.anyio
 
-READERS: Final[dict[str, Any]] = {
-    "read": lambda files, path: files.read(path, limit_bytes=100),
-    "read_from": lambda files, path: files.read_from(path, offset_bytes=0, limit_bytes=100),
-    "digest": lambda files, path: files.digest(path),
-    "sha256": lambda files, path: files.sha256(path),
-}
-
-
-@pytest.mark.parametrize("reader", READERS)
-@pytest.mark.parametrize(
-    ("make", "code"),
-    [
-        (lambda path: None, errno.ENOENT),
-        (os.mkdir, errno.EISDIR),
-        (os.mkfifo, errno.EINVAL),
-        (lambda path: path.symlink_to("/dev/zero"), errno.EINVAL),
-        (lambda path: socket.socket(socket.AF_UNIX).bind(str(path)), errno.ENXIO),
-        (lambda path: path.symlink_to(path), errno.ELOOP),
-    ],
-    ids=["absent", "directory", "fifo", "device", "socket", "loop"],
-)
-@pytest.mark.filterwarnings("ignore::ResourceWarning")
-async def test_only_regular_files_are_read(files: HostFiles, tmp_path: Path, reader: str, make, code: int):
-    path = tmp_path / "it"
-    make(path)
-    with anyio.fail_after(5), pytest.raises(OSError) as caught:
-        await READERS[reader](files, path)
-    assert (caught.value.errno, caught.value.filename) == (code, str(path))
-
 
 async def test_a_file_is_read_up_to_its_limit(files: HostFiles, tmp_path: Path):
     path = tmp_path / "it"
@@ -59,15 +28,6 @@ async def test_a_file_is_read_up_to_its_limit(files: HostFiles, tmp_path: Path):
         await files.read(path, limit_bytes=4)
     assert caught.value.filename == str(path)
     assert await files.read(Path("/proc/sys/kernel/ostype"), limit_bytes=10) == b"Linux\n"
-
-
-@pytest.mark.parametrize(
-    ("offset", "limit", "part"), [(0, 3, b"123"), (3, 100, b"45"), (5, 5, b""), (99, 5, b""), (2, 0, b"")]
-)
-async def test_a_part_of_a_file_is_read(files: HostFiles, tmp_path: Path, offset: int, limit: int, part: bytes):
-    path = tmp_path / "it"
-    path.write_bytes(b"12345")
-    assert await files.read_from(path, offset_bytes=offset, limit_bytes=limit) == part
 
 
 @pytest.mark.parametrize("size", [0, 1, (4 << 20) - 1, 4 << 20, (9 << 20) + 7])

@@ -16,29 +16,20 @@ import pytest
 from anyio.lowlevel import checkpoint
 
 from actors.ports import AppendTo, DeadlineExceededError, Exit, Output
-from supervisor.host import spawning
+from supervisor.host import procfs, spawning
+from tests.host.shell import ENV, SH, sh, spawn
 from tests.host.waiting import eventually, is_gone, is_stopped, number_in, zombies
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from actors.ports import Child, Finished, Ports
+    from actors.ports import Ports
 
 pytestmark = pytest.mark.anyio
 
-SH: Final = "/bin/sh"
-ENV: Final = {"PATH": "/usr/bin:/bin"}
 # Programs of glibc always start with its two internal signals ignored when posix_spawn started them.
 GLIBC_OWN: Final = 1 << (32 - 1) | 1 << (33 - 1)
-
-
-async def sh(ports: Ports, script: str, *, deadline_s: float = 30, limit_bytes: int = 1 << 20) -> Finished:
-    return await ports.processes.run([SH, "-c", script], deadline_s=deadline_s, env=ENV, stdout_limit_bytes=limit_bytes)
-
-
-async def spawn(ports: Ports, script: str) -> Child:
-    return await ports.processes.spawn([SH, "-c", script], env=ENV, stdout=Output.DISCARD, stderr=Output.DISCARD)
 
 
 @contextmanager
@@ -74,6 +65,34 @@ async def test_stdout_is_cut_at_its_limit_and_stderr_keeps_its_end(ports: Ports)
     assert finished.stdout == b"\0" * 1000
     assert len(finished.stderr) == 16 << 10
     assert finished.stderr.endswith(b"\0the end\n")
+
+
+WRITES_100_MB = "exec 3>&1; echo begin; head -c 100000000 /dev/zero; stat -L -c %b /proc/self/fd/3"
+"""And tells, where its stdout goes then, how many blocks of 512 bytes the first stdout takes of the memory."""
+
+
+async def test_a_command_that_writes_100_mb_takes_no_more_memory_than_is_allowed(ports: Ports):
+    finished = await sh(ports, f"{WRITES_100_MB} >&2; exit 3")
+    *words, blocks = finished.stderr.splitlines()
+    assert finished.exit.code == 3
+    assert finished.stdout == b"begin\n" + b"\0" * ((1 << 20) - 6)
+    assert b"Operation not permitted" in words[0]
+    assert 512 * int(blocks) == spawning.CAPTURE_BYTES_MAX
+
+
+async def test_what_a_command_left_behind_cannot_fill_the_memory_either(ports: Ports, tmp_path: Path):
+    finished = await sh(ports, f"setsid sh -c '{WRITES_100_MB} > {tmp_path}/blocks' & exit 0")
+    assert finished.exit.code == 0
+    await eventually(lambda: number_in(tmp_path / "blocks"), within_s=20)
+    assert 512 * (number_in(tmp_path / "blocks") or 0) == spawning.CAPTURE_BYTES_MAX
+    await eventually(lambda: not procfs.listed_children())
+
+
+async def test_what_is_written_at_a_place_of_its_own_is_captured_too(ports: Ports):
+    """As a sandbox does, which keeps the position of its descriptors itself."""
+    script = "import os; os.pwrite(1, b'hello\\n', 0); os.pwrite(1, b'x' * 5000, 6); os.pwrite(2, b'world', 0)"
+    finished = await ports.processes.run([sys.executable, "-I", "-S", "-c", script], deadline_s=30, env=ENV)
+    assert (finished.stdout, finished.stderr) == (b"hello\n" + b"x" * 5000, b"world")
 
 
 async def test_output_is_appended_to_private_files(ports: Ports, tmp_path: Path):
@@ -178,6 +197,17 @@ async def test_the_deadline_ends_the_whole_group(ports: Ports, tmp_path: Path):
     grandchild = number_in(tmp_path / "grandchild")
     assert grandchild is not None
     await eventually(lambda: is_gone(grandchild))
+
+
+async def test_what_a_command_said_before_its_deadline_is_kept(ports: Ports, tmp_path: Path):
+    script = "echo waiting for a lock >&2; exec sleep 600"
+    with pytest.raises(DeadlineExceededError) as caught:
+        await sh(ports, script, deadline_s=0.3)
+    assert caught.value.stderr == b"waiting for a lock\n"
+    where = AppendTo(tmp_path / "log")
+    with pytest.raises(DeadlineExceededError) as caught:
+        await ports.processes.run([SH, "-c", script], deadline_s=0.3, env=ENV, stdout=where, stderr=where)
+    assert caught.value.stderr == b""
 
 
 async def test_a_stopped_command_ends_at_its_deadline(ports: Ports):

@@ -11,6 +11,7 @@ import anyio
 import pytest
 
 from actors.ports import Exit
+from supervisor.host.signals import HostSignals, interrupting
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -31,6 +32,35 @@ async def test_signals_are_handled_from_the_moment_of_entering(ports: Ports):
         assert await following(signals) == signal.SIGTERM
         os.kill(os.getpid(), signal.SIGUSR1)
         assert await following(signals) == signal.SIGUSR1
+
+
+async def test_a_signal_that_comes_after_its_last_receiver_is_ignored_where_that_was_asked_for():
+    """Whoever asks twice must not turn a clean end into a death by signal."""
+    before = {signum: signal.getsignal(signum) for signum in (signal.SIGUSR1, signal.SIGUSR2)}
+    signals = HostSignals(ignored_afterwards=(signal.SIGUSR1,))
+    try:
+        async with signals.open(), signals.receive(signal.SIGUSR1, signal.SIGUSR2) as outer:
+            async with signals.receive(signal.SIGUSR1):
+                pass
+            os.kill(os.getpid(), signal.SIGUSR1)
+            assert await following(outer) == signal.SIGUSR1
+        os.kill(os.getpid(), signal.SIGUSR1)
+        assert signal.getsignal(signal.SIGUSR1) is signal.SIG_IGN
+        assert signal.getsignal(signal.SIGUSR2) is before[signal.SIGUSR2]
+    finally:
+        signal.signal(signal.SIGUSR1, before[signal.SIGUSR1])
+
+
+def test_a_signal_may_interrupt_as_ctrl_c_does_and_one_that_is_ignored_stays_so():
+    before = signal.signal(signal.SIGUSR2, signal.SIG_IGN)
+    try:
+        with pytest.raises(KeyboardInterrupt), interrupting(signal.SIGUSR1, signal.SIGUSR2):  # noqa: PT012 - two signals
+            os.kill(os.getpid(), signal.SIGUSR2)
+            os.kill(os.getpid(), signal.SIGUSR1)
+        assert signal.getsignal(signal.SIGUSR1) is signal.SIG_DFL
+        assert signal.getsignal(signal.SIGUSR2) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGUSR2, before)
 
 
 async def test_all_receivers_get_a_signal_in_whatever_order_they_leave(ports: Ports):

@@ -12,6 +12,7 @@ import anyio
 import pytest
 from watchfiles._rust_notify import RustNotify
 
+from supervisor import inbox
 from supervisor.host import watch
 from supervisor.host.watch import HostWatch
 from tests.host.waiting import eventually
@@ -104,12 +105,6 @@ async def test_leaving_while_the_directory_is_absent_takes_less_than_50_ms(tmp_p
     assert anyio.current_time() - begin_s < LEAVING_BOUND_S
 
 
-async def test_an_exception_of_the_body_comes_out_as_it_is(directory: Path):
-    with pytest.raises(ZeroDivisionError):
-        async with HostWatch().changes(directory):
-            raise ZeroDivisionError
-
-
 def remove_and_make(directory: Path) -> None:
     shutil.rmtree(directory)
     directory.mkdir()
@@ -161,7 +156,7 @@ async def test_a_directory_that_is_exchanged_is_watched_again(tmp_path: Path, ex
         while "a" not in (found := await following(batches)) and found != EVERYTHING:
             pass
         put(directory / "b")
-        await names_until(batches, "b")
+        assert "b" in await names_until(batches, "b")
 
 
 def leave_absent(path: Path) -> None:
@@ -242,7 +237,7 @@ async def test_an_entry_whose_event_was_lost_is_noticed(directory: Path, monkeyp
 
 
 async def test_too_many_names_become_everything(directory: Path, monkeypatch):
-    monkeypatch.setattr(watch, "_NAMES_MAX", 10)
+    monkeypatch.setattr(inbox, "NAMES_MAX", 10)
     async with HostWatch().changes(directory) as batches:
         for number in range(30):
             put(directory / str(number))

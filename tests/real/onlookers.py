@@ -32,6 +32,20 @@ class Seen:
         """The last word, which for most commands is the container's id."""
         return self.argv[-1]
 
+    @property
+    def root(self) -> Path:
+        """runsc's root."""
+        return Path(next(word for word in self.argv if word.startswith("--root=")).partition("=")[2])
+
+    def descriptors(self) -> list[str]:
+        """What its open descriptors lead to."""
+        found = []
+        for path in Path(f"/proc/{self.pid}/fd").iterdir():
+            # One may be closed between the list and the look.
+            with contextlib.suppress(FileNotFoundError):
+                found.append(str(path.readlink()))
+        return found
+
 
 def seen_below(directory: Path) -> Iterator[Seen]:
     """Every process with a runsc root below a directory."""

@@ -120,10 +120,14 @@ class RealWorker:
     def snapshots(self, uid: str) -> list[Path]:
         return sorted(self.state.actor(uid).snapshots.glob("*"))
 
+    def activation(self) -> Path:
+        """The directory of the only activation there is."""
+        (path,) = self.state.sandboxes.glob("*")
+        return path
+
     def record(self) -> dict[str, Any]:
         """The record of the only activation there is."""
-        (path,) = self.state.sandboxes.glob("*/sandbox.json")
-        record: dict[str, Any] = orjson.loads(path.read_bytes())
+        record: dict[str, Any] = orjson.loads((self.activation() / "sandbox.json").read_bytes())
         return record
 
     def sandbox_pid(self) -> int:

@@ -1,5 +1,6 @@
 """Ends that nobody asked for nicely: whatever stops the worker or its client, no sandbox outlives it."""
 
+import json
 import os
 import shutil
 import signal
@@ -71,7 +72,9 @@ async def test_a_file_that_was_refused_because_of_the_world_is_admitted_once_the
     late = tmp_path / "late"
     async with open_worker(tmp_path, assignments=assignments) as worker:
         write_assignment(assignments, assignment("a1", counting("c1", late)))
-        await eventually((worker.state.refused / "a1.json.json").exists)
+        refusal = worker.state.refused / "a1.json.json"
+        await eventually(refusal.exists)
+        assert [problem["reason"] for problem in json.loads(refusal.read_bytes())["problems"]] == ["RootfsNotFound"]
         await anyio.to_thread.run_sync(lambda: shutil.copytree(rootfs, late, symlinks=True))
-        await worker.reach("a1", "Running")
-        await eventually(lambda: not (worker.state.refused / "a1.json.json").exists())
+        assert (await worker.reach("a1", "Running"))["error"] is None
+        await eventually(lambda: not refusal.exists())

@@ -40,12 +40,6 @@ def refused(answer, reason):
     return answer
 
 
-def usage(answer):
-    assert answer.returncode == 2, answer
-    assert "Traceback" not in answer.stderr
-    assert "Usage" in answer.stderr or "Error" in answer.stderr
-
-
 def test_an_actors_life_by_commands_each_with_one_json_document(worker, tmp_path, rootfs):
     file = tmp_path / "a1.json"
     file.write_text(json.dumps(assignment("a1", counting("c1", rootfs))))
@@ -108,7 +102,7 @@ def test_refusals_end_with_1_and_their_reason_on_the_last_line(worker, tmp_path,
 
 def test_a_wait_that_takes_too_long_ends_with_its_reason(worker, rootfs):
     worker.start(assignment("a1", counting("c1", rootfs)))
-    refused(command(worker, "stop", "--timeout", "0", "a1"), "WaitTimeout")
+    assert refused(command(worker, "stop", "--timeout", "0", "a1"), "WaitTimeout").stdout == ""
     worker.reach("a1", "Terminated")
 
 
@@ -126,7 +120,10 @@ def test_a_wait_that_takes_too_long_ends_with_its_reason(worker, rootfs):
     ],
 )
 def test_wrong_usage_ends_with_2(arguments):
-    usage(greenroom(*arguments))
+    answer = greenroom(*arguments)
+    assert answer.returncode == 2, answer
+    assert "Traceback" not in answer.stderr
+    assert "Usage" in answer.stderr or "Error" in answer.stderr
 
 
 @pytest.mark.parametrize("op", [("status",), ("suspend", "a1"), ("wait", "a1", "--for", "Running"), ("logs", "a1")])

@@ -60,7 +60,12 @@ async def test_one_actor_is_suspended_while_two_others_start(tmp_path, rootfs):
             group.start_soon(worker.stop, "a3")
         await worker.resume("a2")
         for uid, container in (("a1", "c1"), ("a1", "c2"), ("a2", "c1")):
-            await worker.counted_on(uid, container)
+            assert goes_on(await worker.counted_on(uid, container))
+        assert [(await worker.status(uid))["state"] for uid in ("a1", "a2", "a3")] == [
+            "Running",
+            "Running",
+            "Terminated",
+        ]
 
 
 async def test_one_snapshot_is_restored_twice_into_actors_of_their_own(tmp_path, rootfs):

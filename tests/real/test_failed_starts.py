@@ -1,15 +1,14 @@
 """Starts that fail: each ends Failed with its reason, and leaves nothing."""
 
-import contextlib
 import os
 import shutil
 import signal
 
-import anyio
 import pytest
 
+from actors.runsc.record import ROOT_CONTAINER
 from statemachine.problem import ProblemError
-from tests.real.onlookers import commands_below
+from tests.real.onlookers import commands_below, seen_below
 from tests.real.scenery import assignment, counting, running
 from tests.real.stage import eventually, open_worker
 
@@ -56,42 +55,80 @@ async def test_a_rootfs_that_vanishes_while_it_starts_fails_the_actor(tmp_path, 
         assert worker.left() == []
 
 
+def runs(command):
+    return True
+
+
+def has_a_sandbox(command):
+    return [seen for seen in seen_below(command.root) if seen.verb == "boot"]
+
+
+def has_a_state(command):
+    return list(command.root.glob(f"{command.container}_*.state"))
+
+
+def asks_the_sandbox(command):
+    return any(target.startswith("socket:") for target in command.descriptors())
+
+
 @pytest.mark.parametrize(
-    ("verb", "number", "turns"),
-    [("create", 0, 0), ("create", 0, 6), ("create", 1, 0), ("start", 0, 0), ("start", 1, 0), ("start", 1, 4)],
+    ("container", "far_enough"),
+    [
+        (ROOT_CONTAINER, runs),
+        (ROOT_CONTAINER, has_a_sandbox),
+        (ROOT_CONTAINER, has_a_state),
+        ("c1", runs),
+        ("c1", has_a_state),
+    ],
 )
-async def test_a_start_whose_runsc_is_killed_fails_with_a_reason_and_can_be_tried_again(
-    tmp_path, rootfs, verb, number, turns
+async def test_a_create_whose_runsc_is_killed_fails_with_a_reason_and_can_be_tried_again(
+    tmp_path, rootfs, container, far_enough
 ):
     async with open_worker(tmp_path) as worker:
-        gate = worker.gates.close(f"after {verb}", skip=number)
+        gate = worker.gates.close("before create", skip=0 if container == ROOT_CONTAINER else 1)
         await worker.submit(assignment("a1", counting("c1", rootfs), counting("c2", rootfs)))
-        seen: set[int] = set()
-
-        def victim():
-            for command in commands_below(worker.state.root, verb):
-                seen.add(command.pid)
-                if sorted(seen).index(command.pid) >= number:
-                    return command.pid
-            return None
-
-        pid = await eventually(victim)
-        for _ in range(turns):
-            await anyio.sleep(0.005)
-        _kill(pid)
+        await gate.arrival()
+        # Writing this file is the last that `create` does: as a fifo that nobody reads from, it keeps it from ending.
+        container_id = worker.record()["containers"][container]
+        os.mkfifo(worker.activation() / f"{container_id}.pid")
         gate.open()
-        status = await worker.status_when("a1", lambda status: status["state"] in {"Running", "Failed"})
-        if status["state"] == "Running":  # too late for this moment: runsc had done its work, and nothing has happened
-            await worker.counted_on("a1", "c1")
-            await worker.counted_on("a1", "c2")
-            return
-        assert status["error"]["reason"] in {"RuntimeFailed", "SandboxDied"}
-        assert status["error"]["message"]
-        assert worker.left() == []
-        await worker.resume("a1")
-        await worker.counted_on("a1", "c2")
+        command = await _command(worker, "create", lambda seen: seen.container == container_id and far_enough(seen))
+        os.kill(command.pid, signal.SIGKILL)
+        error = (await worker.reach("a1", "Failed"))["error"]
+        assert error["reason"] == "RuntimeFailed"
+        assert "signal 9" in error["message"]
+        await _tried_again(worker)
 
 
-def _kill(pid):
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(pid, signal.SIGKILL)
+@pytest.mark.parametrize("far_enough", [runs, asks_the_sandbox])
+@pytest.mark.parametrize("number", [0, 1])
+async def test_a_start_whose_runsc_is_killed_fails_with_a_reason_and_can_be_tried_again(
+    tmp_path, rootfs, number, far_enough
+):
+    async with open_worker(tmp_path) as worker:
+        gate = worker.gates.close("before start", skip=number)
+        await worker.submit(assignment("a1", counting("c1", rootfs), counting("c2", rootfs)))
+        await gate.arrival()
+        # A sandbox that is stopped answers nobody, which keeps `start` from ending.
+        (sandbox,) = [seen for seen in seen_below(worker.state.root) if seen.verb == "boot"]
+        os.kill(sandbox.pid, signal.SIGSTOP)
+        gate.open()
+        command = await _command(worker, "start", far_enough)
+        os.kill(command.pid, signal.SIGKILL)
+        os.kill(sandbox.pid, signal.SIGCONT)
+        error = (await worker.reach("a1", "Failed"))["error"]
+        assert error["reason"] == "RuntimeFailed"
+        assert "signal 9" in error["message"]
+        await _tried_again(worker)
+
+
+async def _command(worker, verb, is_wanted):
+    """The command of runsc with this subcommand, once it is as wanted."""
+    return await eventually(lambda: next(filter(is_wanted, commands_below(worker.state.root, verb)), None))
+
+
+async def _tried_again(worker):
+    assert worker.left() == []
+    await worker.resume("a1")
+    await worker.counted_on("a1", "c1")
+    await worker.counted_on("a1", "c2")

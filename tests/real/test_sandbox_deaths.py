@@ -64,14 +64,15 @@ async def test_a_sandbox_killed_while_it_is_suspended_fails_its_actor_and_leaves
         assert worker.left() == []
 
 
-async def test_a_sandbox_killed_while_it_is_released_is_suspended_all_the_same(tmp_path, rootfs):
+async def test_a_sandbox_killed_while_its_snapshot_is_confirmed_leaves_a_whole_one_or_none(tmp_path, rootfs):
     async with open_worker(tmp_path) as worker:
         await worker.start(assignment("a1", counting("c1", rootfs)))
         pid = worker.sandbox_pid()
         worker.gates.on("replace manifest.json", lambda: os.kill(pid, signal.SIGKILL))
         await worker.ask("suspend", uid="a1")
         status = await worker.status_when("a1", lambda status: status["state"] in {"Suspended", "Failed"})
-        # Dead before the proof is complete is dead; either way the snapshot must be good if it is named.
+        # Dead before the proof is heard of is dead; either way what is there is whole, and good if it is named.
+        assert all((path / "manifest.json").exists() for path in worker.snapshots("a1"))
         if status["lastGoodSnapshot"]:
             await worker.resume("a1")
             await worker.counted_on("a1", "c1")

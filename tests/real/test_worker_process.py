@@ -54,6 +54,17 @@ def test_a_worker_that_is_asked_to_end_leaves_cleanly_whatever_its_actors_do(wor
     assert not (worker.run_dir / "control.sock").exists()
 
 
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_a_worker_that_is_asked_again_and_again_until_it_is_gone_still_leaves_cleanly(worker, rootfs, backend):
+    worker.begin("--backend", backend)
+    worker.start(assignment("a1", counting("c1", rootfs)))
+    running = worker.running
+    while running.poll() is None:
+        running.send_signal(signal.SIGTERM)
+    assert worker.end() == 0
+    assert worker.left() == []
+
+
 def test_a_worker_whose_drain_takes_too_long_ends_what_hangs_and_leaves(worker, rootfs):
     worker.begin("--drain-timeout", 1)
     worker.start(assignment("hung", counting("c1", rootfs)), assignment("a2", counting("c1", rootfs)))
@@ -143,7 +154,9 @@ def test_a_second_worker_on_the_same_run_directory_is_refused_and_the_first_stil
     worker.begin()
     second = greenroom("run", "--state-dir", tmp_path / "other", "--run-dir", worker.run_dir)
     assert second.returncode == 1
-    assert second.stderr.splitlines()[-1].startswith("error: StateDirInUse: ")
+    hint, last = second.stderr.splitlines()[-2:]
+    assert last.startswith(f"error: StateDirInUse: another worker listens at {worker.run_dir}/control.sock")
+    assert "--run-dir" in hint
     assert worker.ask("status")["worker"]["ready"] is True
     assert worker.end() == 0
 

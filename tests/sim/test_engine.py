@@ -161,10 +161,11 @@ def test_who_catches_the_error_does_not_hide_what_was_reached_for():
         run(sly)
 
 
-def test_a_thread_that_the_loop_would_start_is_an_error_too():
-    async def curious(here):
-        await trio.to_thread.run_sync(print)
+def test_a_thread_that_the_loop_would_start_or_has_kept_from_before_is_an_error_too():
+    async def curious(here=None):
+        await trio.to_thread.run_sync(int)
 
+    trio.run(curious)
     with pytest.raises(RealWorldError):
         run(curious)
 

@@ -124,6 +124,7 @@ def test_what_ignores_term_lives_on(model):
         await bench.start("c1", "app")
         await bench.ok("kill", "c1", "TERM")
         await bench.blocks("wait", "c1", for_s=1000)
+        assert await bench.status("c1") == "running"
 
 
 # ------------------------------------------------------------------------------------------------------- a stuck reaper

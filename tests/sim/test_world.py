@@ -59,6 +59,7 @@ def test_a_state_that_only_a_fault_leads_to_is_reached_in_four(state):
         await here.submit(document)
         await here.reach(on_the_way)
         await here.until(state)
+        assert here.state() == state
 
     run(life)
 
@@ -96,7 +97,10 @@ def test_the_machine_has_the_runsc_that_it_was_given(flavour):
 def test_a_program_can_be_given_under_any_name():
     async def life(here):
         await here.submit(actor("a1", container(command=["/srv/train", "--fast"])))
+        await here.until(State.RUNNING)
+        began_s = trio.current_time()
         await here.until(State.TERMINATED)
+        assert trio.current_time() - began_s > 11
 
     run(life, machine=Machine(programs={("/srv/train", "--fast"): exits_with(0, after_s=12)}))
 

@@ -38,7 +38,10 @@ VARIANTS: Final[dict[type, tuple[Event, ...]]] = {
     e.StopRequested: tuple(e.StopRequested(by=by) for by in By),
     e.DrainRequested: tuple(e.DrainRequested(on_drain=on, problem=problem(Reason.WORKER_DRAINING)) for on in OnDrain),
     e.SnapshotProven: (e.SnapshotProven(snapshot=PROVEN),),
-    e.RolledBack: tuple(e.RolledBack(origin=verdict) for verdict in OriginVerdict),
+    e.RolledBack: (
+        *(e.RolledBack(origin=verdict) for verdict in OriginVerdict),
+        e.RolledBack(origin=OriginVerdict.NONE, saved=PROVEN),
+    ),
     e.RestoreRefused: (e.RestoreRefused(problem=problem(Reason.SNAPSHOT_INCOMPATIBLE, Step.RESTORE)),),
     e.SuspendRefused: (e.SuspendRefused(problem=problem(Reason.OPEN_DELETED_FILE, Step.SUSPEND)),),
     e.StepFailed: tuple(e.StepFailed(problem=problem(Reason.RUNTIME_FAILED), sandbox=fate) for fate in SandboxFate),

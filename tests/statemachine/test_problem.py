@@ -8,7 +8,7 @@ import pickle
 import attrs
 import pytest
 
-from statemachine.problem import Problem, ProblemError, Step
+from statemachine.problem import DETAIL_CHARACTERS_MAX, Problem, ProblemError, Step, beyond
 from statemachine.reasons import CATALOGUE, Reason
 
 FULL = Problem(
@@ -20,6 +20,30 @@ OTHER = Problem(step=Step.VERIFY, reason=Reason.RESTORED_NOT_SERVING, subject="p
 def test_a_problem_takes_its_hint_from_the_catalogue_unless_it_brings_one():
     assert FULL.hint == CATALOGUE[Reason.RUNTIME_FAILED].hint
     assert OTHER.hint == "wait"
+
+
+def test_no_text_of_a_problem_is_without_bound_or_reaches_a_terminal_as_it_came():
+    flood = "\x1b]0;owned\x07" * (1 << 20)
+    problem = Problem(
+        step=Step.ADMISSION, reason=Reason.INVALID_UID, subject=flood, message=flood, hint=flood, detail=f"{flood}\n"
+    )
+    texts = (problem.subject, problem.message, problem.hint, problem.detail)
+    assert max(map(len, texts)) <= DETAIL_CHARACTERS_MAX
+    assert not any("\x1b" in text or "\x07" in text for text in texts)
+    assert attrs.evolve(problem) == problem
+
+
+@pytest.mark.parametrize(
+    ("message", "detail", "more"),
+    [
+        ("it failed", "", ""),
+        ("it failed", "it failed", ""),
+        ("web.json: container: it failed", "  it failed\n\n", ""),
+        ("it failed", "first\nit failed\nlast", "first\nlast"),
+    ],
+)
+def test_a_detail_that_says_what_the_message_says_says_nothing_more(message, detail, more):
+    assert beyond(message, detail) == more
 
 
 def test_a_problem_reads_as_reason_and_message():

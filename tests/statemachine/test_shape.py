@@ -234,8 +234,9 @@ def test_the_last_good_snapshot_is_never_lost():
         if move.actor.last_good is not None:
             assert new.actor.last_good is not None
         if new.actor.last_good != move.actor.last_good:
-            proven = isinstance(move.event, e.SnapshotProven)
-            assert proven or new.actor.last_good == move.actor.origin
+            saved = move.event.saved if isinstance(move.event, e.RolledBack) else None
+            proven = move.event.snapshot if isinstance(move.event, e.SnapshotProven) else None
+            assert new.actor.last_good in {proven, saved, move.actor.origin}
             assert isinstance(move.event, e.SnapshotProven | e.SandboxRestored | e.RolledBack)
 
 

@@ -303,6 +303,12 @@ def test_a_sandbox_that_dies_names_the_last_good_snapshot():
     assert (failed.state, reason(failed), failed.last_good) == (S.FAILED, Reason.SANDBOX_DIED, PROVEN)
 
 
+def test_a_snapshot_that_was_whole_when_the_sandbox_died_is_the_last_good_one():
+    died = fed(SUSPENDING, DIED)
+    assert fed(died, e.RolledBack(origin=e.OriginVerdict.NONE, saved=PROVEN)).last_good == PROVEN
+    assert fed(died, WELL_GONE).last_good == died.last_good
+
+
 def test_a_stop_while_saving_undoes_the_unproven_files_first():
     stop = taken(GPU_SUSPENDING, STOP)
     assert stop.commands == (

@@ -17,6 +17,8 @@ from tests.supervisor.lives import settled
 from tests.supervisor.stands import a_document, a_stand
 
 ASSIGNMENTS = Path("/assignments")
+RESCAN_S = 0.05
+"""What the fixture `short_times` makes of RESCAN_AFTER_S."""
 
 
 class Intake:
@@ -30,6 +32,10 @@ class Intake:
         with anyio.fail_after(within_s):
             while not condition():
                 await anyio.sleep(0.002)
+
+    @property
+    def refusals(self):
+        return self.stand.state.refused
 
     # ---- in memory
 
@@ -46,7 +52,18 @@ class Intake:
         """Everything that was told has been looked at."""
         await settled()
 
+    async def some_rescans(self):
+        """Longer than a countdown takes: what is not ended by then is not ended."""
+        until_s = anyio.current_time() + 4 * RESCAN_S
+        while anyio.current_time() < until_s:
+            await anyio.sleep(0.01)
+
     # ---- either way
+
+    def on_stage(self):
+        """Every actor there is: its state and generation by its uid."""
+        lives = self.worker.lives
+        return {life.assignment.uid: (life.actor.state, life.assignment.generation) for life in lives}
 
     def reasons(self, name):
         return [str(problem.reason) for problem in self.worker.refused.get(name, ())]
@@ -91,6 +108,15 @@ async def an_intake():
         await settled()
         yield Intake(stand, ASSIGNMENTS)
         scope.cancel_scope.cancel()
+
+
+@asynccontextmanager
+async def a_running_file():
+    """The same with `x.yaml` in it, whose actor is Running."""
+    async with an_intake() as intake:
+        intake.write("x.yaml")
+        await intake.running()
+        yield intake
 
 
 @asynccontextmanager

@@ -11,7 +11,7 @@ from statemachine import commands as c
 from statemachine.actor import OnDrain
 from statemachine.problem import ProblemError
 from statemachine.reasons import Reason
-from statemachine.states import State
+from statemachine.states import RESTING, State
 from supervisor import operations
 from supervisor.admitting import Effect
 from tests.fakes.performer import failing
@@ -363,6 +363,7 @@ async def test_one_actor_that_takes_its_time_holds_up_no_other():
         await hold.cancelled.wait()
         group.start_soon(stand.submit, "a1", 3)  # waits for the cleanup
         await stand.running("a2")
+        assert stand.life("a1").actor.state not in RESTING
         hold.cleanup.set()
 
 

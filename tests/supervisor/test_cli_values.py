@@ -1,5 +1,7 @@
 """Values on the command line and in a file of settings: read by one rule, refused as usage, never as a fault."""
 
+import os
+
 import pytest
 
 import greenroom
@@ -42,6 +44,16 @@ def test_a_file_of_settings_that_is_none_is_refused_and_not_waited_for(tmp_path,
     for path in (tmp_path, tmp_path / "absent", "/dev/null"):
         assert greenroom.run(["run", "--config", str(path)]) == greenroom.EXIT_USAGE
     assert "is not a file" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("flag", ["--state-dir", "--run-dir", "--assignments", "--runsc"])
+def test_a_path_that_json_cannot_hold_is_refused_before_a_status_has_to_name_it(flag, tmp_path, capsys, monkeypatch):
+    awkward = tmp_path / os.fsdecode(b"\xff")
+    awkward.mkdir()
+    monkeypatch.chdir(awkward)
+    for value in (str(awkward), "x"):
+        assert greenroom.run(["run", flag, value]) == greenroom.EXIT_USAGE
+        assert "is not UTF-8" in capsys.readouterr().err
 
 
 def test_a_place_is_a_path():

@@ -24,8 +24,8 @@ pytestmark = pytest.mark.anyio
 class Served:
     """A server with some operations, and clients of all kinds."""
 
-    def __init__(self, server, net, waiting):
-        self.server, self.net, self.waiting = server, net, waiting
+    def __init__(self, server, net, waiting, change):
+        self.server, self.net, self.waiting, self.change = server, net, waiting, change
 
     async def connect(self):
         return (await self.net.connect_unix(self.server.path)).stream
@@ -57,7 +57,10 @@ def line(op="echo", **arguments):
 
 @asynccontextmanager
 async def serving(tmp_path, *, abruptly=False):
-    waiting = anyio.Event()
+    waiting, change = anyio.Event(), anyio.Event()
+
+    async def wait_for_change(_request):
+        await change.wait()
 
     async def echo(request):
         return request
@@ -86,7 +89,10 @@ async def serving(tmp_path, *, abruptly=False):
         number = control.number(request, "number", default=3.0, largest=10)
         return [control.text(request, "text"), number, control.word(request, "state", State)]
 
-    handlers: list[Any] = [echo, wait, refuse, fail, unspeakable, large, words]
+    async def path(request):
+        return str(control.absolute_path(request, "base"))
+
+    handlers: list[Any] = [echo, wait, wait_for_change, refuse, fail, unspeakable, large, words, path]
     operations = {each.__name__: each for each in handlers}
     ports = FakePorts()
     ports.net = HostNet()
@@ -95,7 +101,7 @@ async def serving(tmp_path, *, abruptly=False):
         group.start_soon(server.run)
         await server.listening.wait()
         with anyio.fail_after(30):
-            served = Served(server, ports.net, waiting)
+            served = Served(server, ports.net, waiting, change)
             yield served
             if not abruptly:
                 await nobody_is_left(served)
@@ -179,6 +185,44 @@ async def test_a_whole_document_of_the_most_awkward_bytes_fits_in_a_line(tmp_pat
         assert (await served.call("echo", document=document))["document"] == document
 
 
+async def test_a_client_that_sends_no_more_has_said_its_last_line_even_without_its_end(tmp_path):
+    async with serving(tmp_path) as served:
+        for data, reason in ((line()[:-1], None), (line() + line()[:-1], None), (b'{"v":1,', "InvalidRequest")):
+            async with await served.connect() as stream:
+                await stream.send(data)
+                await stream.send_eof()
+                got = b""
+                while got.count(b"\n") <= data.count(b"\n"):
+                    got += await stream.receive()
+                *_, last = got.splitlines()
+                assert json.loads(last).get("error", {}).get("reason") == reason
+
+
+@pytest.mark.parametrize(
+    ("data", "subject"),
+    [
+        (b'{"v":1,"op":"echo","uid":"a","uid":"b"}\n', "$.uid"),
+        (b'{"v":1,"op":"echo","\\u006fp":"wait"}\n', "$.op"),
+        (b'{"v":1,"op":"echo","deep":[{"a":1,"a":1}]}\n', "$.deep[0].a"),
+    ],
+)
+async def test_a_key_that_stands_twice_in_a_request_is_refused_as_in_a_document(tmp_path, data, subject):
+    async with serving(tmp_path) as served:
+        answered = await served.send(data)
+        assert (reason_of(answered), answered["error"]["subject"]) == ("DuplicateKey", subject)
+
+
+@pytest.mark.parametrize("character", ["x", "\x00", "\x1b", "\U000e0001"])
+async def test_an_answer_repeats_little_of_what_was_sent_however_much_that_is(tmp_path, character):
+    async with serving(tmp_path) as served:
+        much = character * (500_000)
+        for request in (line(much), line("words", text="x", state=much), line("path", base=much)):
+            answered = await served.send(request)
+            assert reason_of(answered) == "InvalidRequest"
+            assert len(json.dumps(answered)) < 10_000
+            assert answered["error"]["message"].isprintable()
+
+
 async def test_half_a_line_and_gone_is_forgotten(tmp_path):
     async with serving(tmp_path) as served:
         for data in (b"", b'{"v":1,', b"\xff"):
@@ -235,6 +279,7 @@ async def test_a_client_that_never_reads_its_answer_is_closed(tmp_path, monkeypa
             while not served.server._clients:
                 await anyio.sleep(0.002)
         await nobody_is_left(served)
+        assert await answer(stream) is None
 
 
 async def test_a_client_that_goes_away_in_the_middle_of_its_answer_is_forgotten(tmp_path):
@@ -306,6 +351,38 @@ async def test_when_all_wait_for_their_answers_a_new_client_is_turned_away(tmp_p
         assert caught.value.problem.reason is Reason.WORKER_UNREACHABLE
 
 
+async def test_clients_that_went_away_before_their_answers_lock_nobody_out(tmp_path, monkeypatch):
+    monkeypatch.setattr(control, "CONNECTIONS_MAX", 3)
+    async with serving(tmp_path, abruptly=True) as served, await served.connect() as patient:
+        await patient.send(line("wait"))
+        await patient.send_eof()  # it sends no more, and waits
+        for _ in range(8):
+            async with await served.connect() as stream:
+                await stream.send(line("wait"))
+                with anyio.fail_after(5):
+                    while not all(client.working for client in served.server._clients.values()):
+                        await anyio.sleep(0.002)
+        assert (await served.call("echo"))["v"] == 1
+        assert 1 in served.server._clients
+
+
+async def test_a_thousand_clients_that_died_waiting_cost_no_more_than_the_bound_and_nothing_once_it_changes(tmp_path):
+    async with serving(tmp_path) as served:
+        clients = served.server._clients
+        for _ in range(1000):
+            (client,) = idle_clients(served.server.path, 1)
+            client.sendall(line("wait_for_change"))
+            newest = served.server._number
+            with anyio.fail_after(5):
+                while served.server._number == newest or not clients[served.server._number].working:
+                    await anyio.lowlevel.checkpoint()
+            client.close()
+        assert 0 < len(clients) <= control.CONNECTIONS_MAX
+        assert (await served.call("echo"))["v"] == 1
+        served.change.set()
+        await nobody_is_left(served)
+
+
 async def test_a_shutdown_closes_every_connection(tmp_path):
     async with anyio.create_task_group() as group:
         async with serving(tmp_path, abruptly=True) as served:
@@ -319,36 +396,3 @@ async def test_a_shutdown_closes_every_connection(tmp_path):
             assert await answer(stream) is None
             await stream.aclose()
         group.cancel_scope.cancel()
-
-
-# ---- the client
-
-
-async def test_a_worker_that_is_not_there_is_unreachable(tmp_path):
-    (tmp_path / "file.sock").write_text("")
-    for name in ("none.sock", "file.sock", "x" * 200):
-        with pytest.raises(ProblemError) as caught:
-            await call(HostNet(), tmp_path / name, "status")
-        assert caught.value.problem.reason is Reason.WORKER_UNREACHABLE
-
-
-ANSWERS = [b"", b"\n", b"{", b"[]\n", b"null\n", b'"x"\n', b'{"ok":false}\n', b'{"ok":false,"errors":[]}\n',
-           b'{"ok":false,"errors":[{"reason":"NotOfThisVersion"}]}\n', b"\xff\n", b'{"ok":true}\n']  # fmt: skip
-
-
-@pytest.mark.parametrize("data", ANSWERS)
-async def test_an_answer_that_makes_no_sense_counts_as_none(tmp_path, data):
-    path = tmp_path / "odd.sock"
-    async with HostNet().listen_unix(path) as listener, anyio.create_task_group() as group:
-
-        async def serve():
-            connection = await listener.accept()
-            async with connection.stream as stream:
-                await stream.receive()
-                if data:
-                    await stream.send(data)
-
-        group.start_soon(serve)
-        with pytest.raises(ProblemError) as caught:
-            await call(HostNet(), path, "status")
-        assert caught.value.problem.reason is Reason.WORKER_UNREACHABLE

@@ -1,6 +1,7 @@
 """The watched directory, on files in memory: what is admitted, refused and ended, and what never is."""
 
 import errno
+from collections import Counter
 
 import anyio
 import pytest
@@ -9,25 +10,10 @@ from statemachine import commands as c
 from statemachine.states import State
 from supervisor import directory_intake
 from tests.actors.memory_files import DIRECTORY
-from tests.supervisor.intakes import ASSIGNMENTS, an_intake, refusal
+from tests.supervisor.intakes import ASSIGNMENTS, a_running_file, an_intake, refusal
 from tests.supervisor.stands import a_document
 
-pytestmark = pytest.mark.anyio
-
-RESCAN_S = 0.05
-
-
-@pytest.fixture(autouse=True)
-def short_times(monkeypatch):
-    monkeypatch.setattr(directory_intake, "RESCAN_AFTER_S", RESCAN_S)
-    monkeypatch.setattr(directory_intake, "RETRY_S", 0.01)
-
-
-async def some_rescans():
-    """Longer than a countdown takes: what is not ended by then is not ended."""
-    until_s = anyio.current_time() + 4 * RESCAN_S
-    while anyio.current_time() < until_s:
-        await anyio.sleep(0.01)
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("short_times")]
 
 
 @pytest.mark.parametrize("name", ["x.yaml", "x.yml", "x.json"])
@@ -52,35 +38,33 @@ async def test_files_that_were_there_before_are_admitted_too():
         intake.files.put(ASSIGNMENTS / "x.yaml", a_document())
         intake.stand.ports.watch.tell()
         await intake.running()
+        assert intake.on_stage() == {"a1": (State.RUNNING, 1)}
 
 
 async def test_a_changed_file_is_admitted_anew():
-    async with an_intake() as intake:
-        intake.write("x.yaml")
-        await intake.running()
+    async with a_running_file() as intake:
         intake.write("x.yaml", generation=2)
         await intake.running(generation=2)
+        assert intake.on_stage() == {"a1": (State.RUNNING, 2)}
 
 
 async def test_a_file_that_is_told_to_have_changed_is_read_even_if_it_looks_the_same():
     """Written twice within one tick of the clock, to the same length: inode, size and mtime say nothing."""
-    async with an_intake() as intake:
-        intake.write("x.yaml")
-        await intake.running()
+    async with a_running_file() as intake:
         path = ASSIGNMENTS / "x.yaml"
         intake.files.content[path] = a_document(generation=2)
         intake.stand.ports.watch.tell("x.yaml")
         await intake.running(generation=2)
+        assert intake.on_stage() == {"a1": (State.RUNNING, 2)}
 
 
 async def test_an_exchange_of_all_files_behind_a_symlink_is_seen():
     """A mounted ConfigMap tells `..data` only."""
-    async with an_intake() as intake:
-        intake.write("x.yaml")
-        await intake.running()
+    async with a_running_file() as intake:
         intake.files.put(ASSIGNMENTS / "x.yaml", a_document(generation=2))
         intake.stand.ports.watch.tell("..data", "..2026_11_29")
         await intake.running(generation=2)
+        assert intake.on_stage() == {"a1": (State.RUNNING, 2)}
 
 
 REFUSED = {
@@ -118,6 +102,14 @@ async def test_a_bad_document_is_refused_with_its_reason_until_it_is_right(data)
         assert intake.worker.refused == {}
 
 
+async def test_a_name_with_control_characters_shows_them_and_each_problem_says_where_in_the_document():
+    async with an_intake() as intake:
+        intake.write("a\x1b[2J\n\\n.yaml", spec__containers__0__name="UPPER")
+        label = r"a\x1b[2J\n\\n.yaml"
+        assert await intake.refused(label) == ["InvalidContainerName"]
+        assert [problem.subject for problem in intake.worker.refused[label]] == ["spec.containers[0].name"]
+
+
 @pytest.mark.parametrize("how", ["a change", "a rescan"])
 async def test_a_refusal_goes_with_its_file(how):
     async with an_intake() as intake:
@@ -128,7 +120,8 @@ async def test_a_refusal_goes_with_its_file(how):
         else:
             del intake.files.content[ASSIGNMENTS / "x.yaml"]
             intake.stand.ports.watch.tell()
-        await intake.eventually(lambda: intake.worker.refused == {} and refusal(intake, "x.yaml") is None)
+        await intake.eventually(lambda: refusal(intake, "x.yaml") is None)
+        assert intake.worker.refused == {}
 
 
 @pytest.mark.parametrize("operation", ["stat", "read"])
@@ -149,7 +142,7 @@ async def test_the_refusal_of_an_unreadable_file_goes_when_only_a_rescan_finds_i
     async with an_intake() as intake:
         intake.files.fail(operation, ASSIGNMENTS / "x.yaml", errno.ELOOP)
         intake.write("x.yaml")
-        await intake.refused("x.yaml")
+        assert await intake.refused("x.yaml") == ["UnreadableFile"]
         intake.files.failures.clear()
         del intake.files.content[ASSIGNMENTS / "x.yaml"]
         intake.stand.ports.watch.tell()
@@ -163,6 +156,82 @@ async def test_what_was_refused_is_judged_anew_at_every_scan():
         intake.files.content[ASSIGNMENTS / "later"] = DIRECTORY
         intake.stand.ports.watch.tell()
         await intake.running()
+
+
+def counted(intake, operation):
+    """Every call of a file operation from now on, by the name of the file."""
+    calls: Counter[str] = Counter()
+    original = getattr(intake.files, operation)
+
+    async def count(path, **arguments):
+        calls[path.name] += 1
+        return await original(path, **arguments)
+
+    setattr(intake.files, operation, count)
+    return calls
+
+
+async def test_what_only_another_text_can_make_right_is_read_once_and_what_may_be_right_by_now_again_and_again():
+    async with an_intake() as intake:
+        reads = counted(intake, "read")
+        for number, data in enumerate(set(REFUSED) - {each for each in REFUSED if REFUSED[each] == "RootfsNotFound"}):
+            intake.write(f"{number}.yaml", data)
+            await intake.refused(f"{number}.yaml")
+        intake.write("x.yaml", spec__containers__0__rootfs="later")
+        await intake.refused("x.yaml")
+        await intake.eventually(lambda: reads["x.yaml"] >= 5)
+        intake.stand.ports.watch.tell()  # nor does a scan read them again
+        await intake.quiet()
+        assert {count for name, count in reads.items() if name != "x.yaml"} == {1}
+        intake.files.content[ASSIGNMENTS / "later"] = DIRECTORY
+        await intake.running()
+        intake.write("0.yaml", uid="a0")
+        await intake.running("a0")
+
+
+async def test_nothing_is_looked_at_again_where_nothing_can_have_become_right():
+    async with an_intake() as intake:
+        intake.write("x.yaml", b"{")
+        await intake.refused("x.yaml")
+        await intake.quiet()
+        looks = [counted(intake, operation) for operation in ("stat", "list_directory", "read")]
+        await intake.some_rescans()
+        assert looks == [{}, {}, {}]
+
+
+async def test_a_refused_file_whose_actor_ended_meanwhile_is_judged_anew_without_a_change():
+    async with an_intake() as intake:
+        await intake.stand.running("a1", 5)
+        intake.write("x.yaml", generation=5, spec__containers__0__rootfs="rootfs/.", spec__desiredState="Suspended")
+        assert await intake.refused("x.yaml") == ["GenerationConflict"]
+        intake.write("y.yaml", b"")
+        await intake.refused("y.yaml")
+        reads = counted(intake, "read")
+        await intake.eventually(lambda: reads["x.yaml"] >= 3)
+        assert reads["y.yaml"] == 0
+
+
+async def test_exchanges_without_end_cost_a_few_scans_side_by_side_and_the_last_one_is_seen():
+    async with an_intake() as intake:
+        go, begun = anyio.Event(), []
+        list_directory = intake.files.list_directory
+
+        async def held(path):
+            if path == ASSIGNMENTS:
+                begun.append(path)
+                await go.wait()
+            return await list_directory(path)
+
+        intake.files.list_directory = held
+        for number in range(50):
+            intake.stand.ports.watch.tell("..data", f"..{number}")
+            await intake.quiet()
+        assert len(begun) == directory_intake.SCANS_MAX
+        intake.files.put(ASSIGNMENTS / "x.yaml", a_document())
+        go.set()
+        await intake.running()
+        await intake.quiet()
+        assert len(begun) == directory_intake.SCANS_MAX + 1
 
 
 async def test_refusals_of_an_earlier_life_are_forgotten_and_strangers_beside_them_are_not():
@@ -191,6 +260,7 @@ async def test_a_refusal_that_cannot_be_written_or_removed_costs_nothing_else(op
         await intake.refused("x.yaml")
         intake.write("x.yaml")
         await intake.running()
+        assert intake.worker.refused == {}
 
 
 async def test_a_fault_of_ours_costs_one_file(monkeypatch):
@@ -223,5 +293,12 @@ async def test_an_actor_that_takes_its_time_holds_up_no_other_file():
             intake.write("a1.yaml", generation=generation)
         intake.write("a2.yaml", uid="a2")
         await intake.running("a2")
+        assert intake.on_stage()["a1"] == (State.ROLLING_BACK, 2)
+        intake.files.put(ASSIGNMENTS / "a3.yaml", a_document("a3"))
+        intake.stand.ports.watch.tell("..data")  # nor an exchange of all files, after one that meets it
+        await intake.running("a3")
+        intake.files.put(ASSIGNMENTS / "a4.yaml", a_document("a4"))
+        intake.stand.ports.watch.tell("..data")
+        await intake.running("a4")
         hold.cleanup.set()
         await intake.eventually(lambda: intake.worker.find("a1").assignment.generation == 7)

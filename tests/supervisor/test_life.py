@@ -94,6 +94,7 @@ async def test_a_cleanup_without_end_does_not_hold_up_the_actor_for_ever(monkeyp
         await hold.begun.wait()
         await life.ask(STOP)
         await until(life, State.TERMINATED)
+        assert bench.story[-3:] == ["CreateSandbox", "RollBack", "RollBack."]
         hold.cleanup.set()
 
 
@@ -244,6 +245,19 @@ async def test_a_drain_returns_when_the_actor_holds_nothing_of_the_worker(on_dra
         await bench.life.drain(on_drain)
         expected = State.SUSPENDED if on_drain is OnDrain.SUSPEND else State.TERMINATED
         assert bench.life.actor.state is expected
+
+
+async def test_a_drain_waits_for_what_was_asked_of_a_resting_actor_before_it():
+    bench = Bench(actor=attrs.evolve(first_memory(an_assignment(), a_snapshot()), state=State.SUSPENDED))
+    async with bench.running(entrance=Entrance.AT_REST) as life:
+        await life.feed(e.Activate(source=a_snapshot(), by=By.COMMAND))
+        await life.drain(OnDrain.STOP)
+        passed = len(bench.passed)
+        await settled()
+        assert len(bench.passed) == passed  # nothing happens to it any more
+        assert State.ASSIGNED in {actor.state for actor in bench.passed}
+        assert life.actor.state is State.SUSPENDED
+        assert bench.performer.running == 0
 
 
 async def test_a_drain_of_a_life_that_has_ended_or_rests_returns_at_once():

@@ -61,8 +61,11 @@ async def test_a_journal_with_a_gap_is_whole_again_as_soon_as_there_is_room():
 
 async def test_a_mark_that_cannot_be_written_is_no_trouble_of_the_step():
     async with a_running_life() as bench:
+        before = bench.journal
         fill(bench.files)
         await bench.life.mark(Mark(step=Step.SUSPEND, mark="Paused"))
+        assert bench.journal == before
+        assert bench.life.actor.state is State.RUNNING
 
 
 async def test_a_transition_and_a_mark_at_once_stand_in_the_order_of_their_numbers():

@@ -109,6 +109,36 @@ async def test_a_state_that_cannot_come_by_itself_is_not_waited_for(wanted):
         assert await reason_of(wait(stand, wanted)) is Reason.STATE_UNREACHABLE
 
 
+async def hint_of(awaitable):
+    with pytest.raises(ProblemError) as caught:
+        await awaitable
+    return caught.value.problem.hint
+
+
+async def test_a_state_that_cannot_come_says_how_to_ask_for_it():
+    async with a_stand() as stand:
+        await stand.running()
+        assert "`greenroom suspend a1`" in await hint_of(wait(stand, State.SUSPENDED))
+        await operations.suspend(stand.worker, "a1")
+        await stand.until(State.SUSPENDED)
+        assert await hint_of(wait(stand, State.RUNNING)) == "`greenroom resume a1` asks for it."
+        assert "`greenroom stop a1`" in await hint_of(wait(stand, State.TERMINATED))
+        assert not operations.starts_anew(stand.worker, "a1")
+        await operations.stop(stand.worker, "a1")
+        await stand.until(State.TERMINATED)
+        assert "higher generation" in await hint_of(wait(stand, State.RUNNING))
+
+
+async def test_a_failed_actor_without_a_snapshot_starts_anew_when_it_is_resumed():
+    async with a_stand() as stand:
+        stand.prepare["a1"] = lambda performer: performer.answers.update({c.CreateSandbox: failing()})
+        await stand.submit()
+        await stand.until(State.FAILED)
+        assert operations.starts_anew(stand.worker, "a1")
+        with pytest.raises(ProblemError):
+            operations.starts_anew(stand.worker, "nobody")
+
+
 async def test_the_end_of_an_actor_that_runs_may_come_by_itself():
     async with a_stand() as stand:
         await stand.running()
@@ -140,6 +170,21 @@ async def test_who_waits_for_running_waits_through_an_end_that_a_new_generation_
         await stand.until(State.RUNNING)
         await settled()
         assert found == [3]
+
+
+async def test_who_waits_for_the_end_of_an_actor_that_never_was_here_learns_of_the_document_that_says_so():
+    found = []
+
+    async def wait_for_it(stand):
+        found.append((await wait(stand, State.TERMINATED)).actor.state)
+
+    async with a_stand() as stand, anyio.create_task_group() as group:
+        group.start_soon(wait_for_it, stand)
+        await settled()
+        await stand.submit(spec__desiredState="Terminated")
+        await settled()
+        assert found == [State.TERMINATED]
+        group.cancel_scope.cancel()
 
 
 async def test_a_life_whose_loop_is_over_is_not_waited_for():

@@ -1,5 +1,6 @@
 """The watched directory as a file system makes it: what is no file and no name, a directory that comes and goes."""
 
+import json
 import os
 import shutil
 
@@ -32,6 +33,7 @@ async def test_a_file_is_admitted_when_it_is_renamed_into_place(tmp_path):
         await intake.running()
         put(intake, generation=2)
         await intake.running(generation=2)
+        assert intake.on_stage() == {"a1": (State.RUNNING, 2)}
 
 
 async def test_what_is_no_file_is_refused_and_holds_up_nothing(tmp_path):
@@ -56,19 +58,28 @@ async def test_a_symlink_to_a_document_is_followed(tmp_path):
         (tmp_path / "elsewhere").write_bytes(a_document())
         (intake.directory / "x.yaml").symlink_to(tmp_path / "elsewhere")
         await intake.running()
+        assert intake.on_stage() == {"a1": (State.RUNNING, 1)}
 
 
 async def test_a_name_that_is_no_text_or_as_long_as_can_be_ends_nothing(tmp_path, logs):
     async with a_real_intake(tmp_path) as intake:
         long = "x" * 250 + ".yaml"
+        other = "x" * 249 + "y.yaml"
         raw = os.fsdecode(b"\xff\xfe.yaml")
         (intake.directory / long).write_bytes(b"")
+        (intake.directory / other).write_bytes(b"{")
         (intake.directory / raw).write_bytes(b"")
+        assert await intake.refused(other) == ["MalformedDocument"]
         assert await intake.refused(long) == ["EmptyDocument"]
         assert await intake.refused("\\udcff\\udcfe.yaml") == ["EmptyDocument"]
+        # Whoever looks into refused/ finds each, under a name that a file may have.
+        await intake.eventually(lambda: len(list(intake.refusals.glob("*.json"))) == 3)
+        told = {json.loads(path.read_bytes())["file"] for path in intake.refusals.glob("*.json")}
+        assert told == {long, other, "\\udcff\\udcfe.yaml"}
         (intake.directory / long).unlink()
+        (intake.directory / other).unlink()
         (intake.directory / raw).unlink()
-        await intake.eventually(lambda: not intake.worker.refused)
+        await intake.eventually(lambda: not intake.worker.refused and not list(intake.refusals.iterdir()))
         put(intake)
         await intake.running()
     assert all(str(value).isprintable() for line in logs for value in line.values())

@@ -117,6 +117,26 @@ async def test_a_tombstone_is_one_still_and_for_the_rest_of_its_day():
         assert stand.worker.find("a1") is None
 
 
+async def test_a_lost_actor_is_told_what_resume_would_do():
+    """Without a snapshot it starts from nothing, which nobody may learn from an empty log."""
+    hints = {}
+    for has_snapshot in (False, True):
+        ports = FakePorts()
+        await left(ports, an_actor(State.RUNNING))
+        if has_snapshot:
+            async with a_stand(ports) as stand:
+                await put_snapshot(stand)
+        async with started(ports) as stand:
+            life = stand.life()
+            assert life.actor.problem.reason is Reason.SUPERVISOR_RESTARTED
+            assert operations.starts_anew(stand.worker, "a1") is not has_snapshot
+            hints[has_snapshot] = life.actor.problem.hint
+            if has_snapshot:
+                assert life.actor.last_good.id in life.actor.problem.hint
+    assert "no snapshot" in hints[False]
+    assert "anew" not in hints[True]
+
+
 async def test_an_actor_can_be_run_again_afterwards():
     ports = FakePorts()
     await left(ports, an_actor(State.RUNNING))

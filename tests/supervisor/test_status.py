@@ -45,7 +45,8 @@ async def test_an_error_in_the_status_has_every_field():
 async def test_a_status_that_cannot_be_written_costs_nothing():
     async with a_stand() as stand:
         stand.files.fail("replace", "status.json", errno.ENOSPC)
-        await stand.running()
+        assert (await stand.running()).actor.problem is None
+        assert A1.status not in stand.files.content
 
 
 async def test_a_status_file_is_as_new_as_the_state():

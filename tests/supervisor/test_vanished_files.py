@@ -7,31 +7,16 @@ import pytest
 
 from statemachine.states import State
 from supervisor import directory_intake
-from tests.supervisor.intakes import ASSIGNMENTS, an_intake
+from supervisor.directory_intake import SharedScans
+from tests.supervisor.intakes import ASSIGNMENTS, a_running_file, an_intake
+from tests.supervisor.lives import settled
 from tests.supervisor.stands import a_document
 
-pytestmark = pytest.mark.anyio
-
-RESCAN_S = 0.05
-
-
-@pytest.fixture(autouse=True)
-def short_times(monkeypatch):
-    monkeypatch.setattr(directory_intake, "RESCAN_AFTER_S", RESCAN_S)
-    monkeypatch.setattr(directory_intake, "RETRY_S", 0.01)
-
-
-async def some_rescans():
-    """Longer than a countdown takes: what is not ended by then is not ended."""
-    until_s = anyio.current_time() + 4 * RESCAN_S
-    while anyio.current_time() < until_s:
-        await anyio.sleep(0.01)
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("short_times")]
 
 
 async def test_the_actor_of_a_vanished_file_ends_after_a_rescan():
-    async with an_intake() as intake:
-        intake.write("x.yaml")
-        await intake.running()
+    async with a_running_file() as intake:
         intake.remove("x.yaml")
         await intake.quiet()
         assert intake.state() is State.RUNNING
@@ -39,24 +24,20 @@ async def test_the_actor_of_a_vanished_file_ends_after_a_rescan():
 
 
 async def test_a_file_that_moved_to_another_name_ends_nothing():
-    async with an_intake() as intake:
-        intake.write("x.yaml")
-        await intake.running()
+    async with a_running_file() as intake:
         del intake.files.content[ASSIGNMENTS / "x.yaml"]
         intake.files.put(ASSIGNMENTS / "y.yaml", a_document())
         intake.stand.ports.watch.tell("x.yaml")  # the other name is never told: the rescan finds it
-        await some_rescans()
+        await intake.some_rescans()
         assert intake.state() is State.RUNNING
 
 
 async def test_a_file_that_comes_back_in_time_ends_nothing():
-    async with an_intake() as intake:
-        intake.write("x.yaml")
-        await intake.running()
+    async with a_running_file() as intake:
         intake.remove("x.yaml")
         await intake.quiet()
         intake.write("x.yaml")
-        await some_rescans()
+        await intake.some_rescans()
         assert intake.state() is State.RUNNING
 
 
@@ -66,7 +47,7 @@ async def test_of_two_files_of_one_actor_one_may_go():
         intake.write("y.yaml")
         await intake.running()
         intake.remove("x.yaml")
-        await some_rescans()
+        await intake.some_rescans()
         assert intake.state() is State.RUNNING
         intake.remove("y.yaml")
         await intake.ended()
@@ -74,48 +55,40 @@ async def test_of_two_files_of_one_actor_one_may_go():
 
 @pytest.mark.parametrize("data", [b"", b"\xff", b"{", b"kind: Pod", b"x" * (2 << 20), a_document()[:40], b"[1, 2]"])
 async def test_a_file_that_no_longer_tells_its_uid_stands_for_the_actor_that_it_stood_for(data):
-    async with an_intake() as intake:
-        intake.write("x.yaml")
-        await intake.running()
+    async with a_running_file() as intake:
         intake.write("x.yaml", data)
         await intake.refused("x.yaml")
-        await some_rescans()
+        await intake.some_rescans()
         assert intake.state() is State.RUNNING
         intake.remove("x.yaml")
         await intake.ended()
 
 
 async def test_a_broken_file_that_still_names_the_uid_keeps_its_actor():
-    async with an_intake() as intake:
-        intake.write("x.yaml")
-        await intake.running()
+    async with a_running_file() as intake:
         intake.write("x.yaml", generation=2, spec__desiredState="Walking")
         await intake.refused("x.yaml")
-        await some_rescans()
+        await intake.some_rescans()
         assert intake.state() is State.RUNNING
 
 
 @pytest.mark.parametrize("operation", ["stat", "read"])
 async def test_a_file_that_cannot_be_read_any_more_ends_nothing(operation):
-    async with an_intake() as intake:
-        intake.write("x.yaml")
-        await intake.running()
+    async with a_running_file() as intake:
         intake.files.fail(operation, ASSIGNMENTS / "x.yaml", errno.EACCES)
         intake.write("x.yaml")
-        await some_rescans()
+        await intake.some_rescans()
         assert intake.state() is State.RUNNING
         assert intake.reasons("x.yaml") == ["UnreadableFile"]
 
 
 async def test_a_dangling_symlink_is_an_unreadable_file_and_not_a_vanished_one():
-    async with an_intake() as intake:
-        intake.write("x.yaml")
-        await intake.running()
+    async with a_running_file() as intake:
         intake.files.symlinks.add(ASSIGNMENTS / "x.yaml")
         intake.files.fail("read", ASSIGNMENTS / "x.yaml", errno.ENOENT)
         intake.stand.ports.watch.tell("x.yaml")
         assert await intake.refused("x.yaml") == ["UnreadableFile"]
-        await some_rescans()
+        await intake.some_rescans()
         assert intake.state() is State.RUNNING
 
 
@@ -135,7 +108,7 @@ async def test_a_stale_file_beside_a_submitted_actor_ends_nothing_when_it_goes()
         intake.write("x.yaml", generation=3)
         await intake.quiet()
         intake.remove("x.yaml")
-        await some_rescans()
+        await intake.some_rescans()
         assert intake.state() is State.RUNNING
 
 
@@ -148,22 +121,19 @@ async def test_a_stale_file_beside_the_right_one_does_not_keep_the_actor_when_bo
         intake.remove("x.yaml")
         intake.remove("y.yaml")
         await intake.ended()
+        assert intake.on_stage() == {"a1": (State.TERMINATED, 5)}
 
 
 async def test_an_actor_that_a_submit_took_over_is_not_ended_with_its_old_file():
-    async with an_intake() as intake:
-        intake.write("x.yaml")
-        await intake.running()
+    async with a_running_file() as intake:
         await intake.stand.submit(generation=2)
         intake.remove("x.yaml")
-        await some_rescans()
+        await intake.some_rescans()
         assert intake.state() is State.RUNNING
 
 
 async def test_the_same_document_again_after_its_end_stays_ended():
-    async with an_intake() as intake:
-        intake.write("x.yaml")
-        await intake.running()
+    async with a_running_file() as intake:
         intake.remove("x.yaml")
         await intake.ended()
         intake.write("x.yaml")
@@ -175,13 +145,11 @@ async def test_the_same_document_again_after_its_end_stays_ended():
 
 @pytest.mark.parametrize("number", [errno.EACCES, errno.ENOENT, errno.ENOTDIR, errno.EIO])
 async def test_a_directory_that_cannot_be_read_ends_nothing_and_is_named(number):
-    async with an_intake() as intake:
-        intake.write("x.yaml")
-        await intake.running()
+    async with a_running_file() as intake:
         intake.files.fail("list_directory", ASSIGNMENTS, number)
         intake.remove("x.yaml")
         assert await intake.refused(directory_intake.DIRECTORY) == ["IntakeUnreadable"]
-        await some_rescans()
+        await intake.some_rescans()
         assert intake.state() is State.RUNNING
 
 
@@ -200,9 +168,7 @@ async def test_a_directory_that_comes_back_empty_gets_the_whole_time_again(monke
     """Removed and made anew, its files are written a moment later: none of their actors is ended."""
     monkeypatch.setattr(directory_intake, "RESCAN_AFTER_S", 0.5)
     monkeypatch.setattr(directory_intake, "RETRY_S", 0.6)
-    async with an_intake() as intake:
-        intake.write("x.yaml")
-        await intake.running()
+    async with a_running_file() as intake:
         intake.files.fail("list_directory", ASSIGNMENTS, errno.ENOENT)
         intake.remove("x.yaml")
         await intake.refused(directory_intake.DIRECTORY)
@@ -212,19 +178,18 @@ async def test_a_directory_that_comes_back_empty_gets_the_whole_time_again(monke
         await intake.quiet()
         assert intake.state() is State.RUNNING
         intake.write("x.yaml")
-        await some_rescans()
+        await intake.some_rescans()
         assert intake.state() is State.RUNNING
 
 
 async def test_a_directory_that_comes_back_empty_and_stays_so_ends_its_actors():
-    async with an_intake() as intake:
-        intake.write("x.yaml")
-        await intake.running()
+    async with a_running_file() as intake:
         intake.files.fail("list_directory", ASSIGNMENTS, errno.ENOENT)
         intake.remove("x.yaml")
         await intake.refused(directory_intake.DIRECTORY)
         intake.files.heal("list_directory", ASSIGNMENTS)
         await intake.ended()
+        assert intake.worker.refused == {}
 
 
 async def test_a_flapping_directory_is_retried_by_one_task_only():
@@ -257,3 +222,49 @@ async def test_a_thousand_files_at_once_are_all_admitted():
         for number in range(0, 1000, 100):
             await intake.running(f"a{number}")
         assert intake.worker.refused == {}
+
+
+async def test_half_of_many_files_that_go_at_once_cost_a_few_scans_and_not_one_each():
+    async with an_intake() as intake:
+        for number in range(200):
+            intake.files.put(ASSIGNMENTS / f"{number}.json", a_document(f"a{number}"))
+        intake.stand.ports.watch.tell()
+        await intake.eventually(lambda: len(intake.worker.lives) == 200)
+        list_directory, scans = intake.files.list_directory, []
+
+        async def counted(path):
+            scans.append(path)
+            return await list_directory(path)
+
+        intake.files.list_directory = counted
+        for number in range(100):
+            intake.remove(f"{number}.json")
+        await intake.eventually(lambda: all(intake.state(f"a{n}") is State.TERMINATED for n in range(100)))
+        assert len(scans) <= 10
+        assert all(intake.state(f"a{number}") is not State.TERMINATED for number in range(100, 200))
+
+
+async def test_who_asks_while_a_scan_runs_gets_one_that_begins_later():
+    begun: list[int] = []
+    go = anyio.Event()
+    scans, said = SharedScans(), []
+
+    async def scan():
+        begun.append(len(begun))
+        await go.wait()
+        return len(begun) > 1
+
+    async def ask():
+        said.append(await scans.one(scan))
+
+    async with anyio.create_task_group() as group:
+        for _ in range(3):  # together: one scan for them all
+            group.start_soon(ask)
+        await settled()
+        for _ in range(3):  # too late for that one
+            group.start_soon(ask)
+        await settled()
+        assert begun == [0]
+        go.set()
+    assert begun == [0, 1]
+    assert said == [False] * 3 + [True] * 3

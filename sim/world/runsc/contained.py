@@ -11,7 +11,7 @@ from typing import Any, Final
 import attrs
 
 from .machine import Handle
-from .programs import Program, Run, Surroundings
+from .programs import Program, Run
 
 _COMPARED_ANNOTATIONS: Final = re.compile(r"dev\.gvisor\.(?!internal\.)(?!.*mount.*\.source$)")
 _REGULAR_GPU: Final = re.compile(r"/dev/nvidia\d+")
@@ -40,8 +40,8 @@ class Process:
 
 
 @attrs.define(kw_only=True)
-class Contained(Surroundings):
-    """A container as its sandbox knows it.
+class Contained:
+    """A container as its sandbox knows it, and what its programs reach (`programs.Surroundings`).
 
     Attributes:
         id: runsc's id.
@@ -52,6 +52,7 @@ class Contained(Surroundings):
         stdio: its stdout and stderr, once they are taken.
         gofer: pid of its file server.
         leaks_gofer: a command could not be started in it, so its gofer outlives it.
+        is_restored: it came, or is to come, from an image.
         processes: by pid; the first is the container's own.
         statuses: of commands executed in it that have ended, by pid.
         files: paths that only it sees.
@@ -68,6 +69,7 @@ class Contained(Surroundings):
     stdio: tuple[Handle, Handle] = (None, None)
     gofer: int = 0
     leaks_gofer: bool = False
+    is_restored: bool = False
     processes: dict[int, Process] = attrs.field(factory=dict)
     statuses: dict[int, int] = attrs.field(factory=dict)
     files: set[str] = attrs.field(factory=set)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+from contextlib import suppress
 from typing import Final
 
 _DIRECTORY_MODE: Final = 0o711
@@ -84,6 +85,12 @@ def write_all(fd: int, data: bytes) -> None:
     """Write everything."""
     while data:
         data = data[os.write(fd, data) :]
+
+
+def write_output(fd: int, data: bytes) -> None:
+    """Write to where output goes; errors are nobody's."""
+    with suppress(OSError):
+        write_all(fd, data)
 
 
 def _mode(path: str) -> int | None:

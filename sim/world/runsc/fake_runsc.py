@@ -21,8 +21,8 @@ import orjson
 
 from sim.world.runsc import fake_socket
 from sim.world.runsc.cli import call
-from sim.world.runsc.fake_files import write_all
-from sim.world.runsc.fake_sandbox import LET_GO, SandboxMachine, run_sandbox
+from sim.world.runsc.fake_files import OsFiles, write_all, write_output
+from sim.world.runsc.fake_sandbox import LET_GO, run_sandbox
 from sim.world.runsc.machine import Answer, Ask, Completion, Invocation, Lock, Sleep, Steps, Unlock
 from sim.world.runsc.programs import Program
 from sim.world.runsc.settings import Flavour, Latencies, RunscSettings
@@ -79,7 +79,7 @@ def _settings(facts: dict[str, Any]) -> RunscSettings:
     )
 
 
-class FakeMachine(SandboxMachine):
+class FakeMachine(OsFiles):
     """The machine of one command: real files, real processes, a real clock.
 
     Args:
@@ -134,6 +134,14 @@ class FakeMachine(SandboxMachine):
                 self._locks[path] = fd
             else:
                 os.close(fd)
+
+    def now_s(self) -> float:
+        """The clock that the whole machine shares."""
+        return time.monotonic()
+
+    def write(self, handle: int, data: bytes) -> None:
+        """Write to a descriptor."""
+        write_output(handle, data)
 
     # --------------------------------------------------------------------------------------------------- its processes
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 import orjson
 
 from sim.world.runsc import fake_socket
-from sim.world.runsc.fake_files import OsFiles, write_all
+from sim.world.runsc.fake_files import OsFiles, write_output
 from sim.world.runsc.machine import Answer
 from sim.world.runsc.questions import boot
 from sim.world.runsc.sentry import Effect, GoferEnds, Reply, SandboxEnds, Write
@@ -28,49 +28,6 @@ if TYPE_CHECKING:
 
 LET_GO: Final = b"!"
 _WAIT_S_MAX: Final = 3600.0
-
-
-class SandboxMachine(OsFiles):
-    """What the kernel in a sandbox reaches of the machine: files, and nothing that a command does."""
-
-    def now_s(self) -> float:
-        """The clock that the whole machine shares."""
-        return time.monotonic()
-
-    def write(self, handle: int, data: bytes) -> None:
-        """Write to a descriptor."""
-        try:
-            write_all(handle, data)
-        except OSError:
-            return
-
-    def create_socket(self, path: str) -> None:
-        """Commands do that."""
-        raise NotImplementedError(path)
-
-    def spawn_gofer(self, root: str) -> int:
-        """Commands do that."""
-        raise NotImplementedError(root)
-
-    def spawn_sandbox(self, root: str, facts: Any, stdio: Sequence[int]) -> int:
-        """Commands do that."""
-        raise NotImplementedError(root, facts, stdio)
-
-    def let_go(self, pid: int) -> None:
-        """Commands do that."""
-        raise NotImplementedError(pid)
-
-    def kill(self, pid: int) -> None:
-        """Commands do that."""
-        raise NotImplementedError(pid)
-
-    def is_there(self, pid: int) -> bool:
-        """Commands do that."""
-        raise NotImplementedError(pid)
-
-    def is_running(self, pid: int) -> bool:
-        """Commands do that."""
-        raise NotImplementedError(pid)
 
 
 class FakeSandbox:
@@ -87,13 +44,13 @@ class FakeSandbox:
     def __init__(
         self, settings: RunscSettings, facts: dict[str, Any], listener: socket.socket, tie: int, gofer: int
     ) -> None:
-        self._machine = SandboxMachine()
-        self._sentry = boot(settings, self._machine, facts, (1, 2))
+        self._sentry = boot(settings, OsFiles(), facts, (1, 2))
         self._listener = listener
         self._tie: int | None = tie
         self._gofers = {facts["gofer"]: gofer}
         self._connections: dict[int, socket.socket] = {}
         self._calls = 0
+        self._outputs: set[int] = set()
 
     def run(self) -> NoReturn:
         """Go on until the end, which is the process's."""
@@ -132,6 +89,7 @@ class FakeSandbox:
             self._gofers[question.argument["gofer"]] = stdio.pop()
         self._calls += 1
         self._connections[self._calls] = question.connection
+        self._outputs.update(stdio)
         now_s = time.monotonic()
         self._perform(self._sentry.ask(self._calls, question.method, question.argument, stdio, now_s))
 
@@ -148,7 +106,7 @@ class FakeSandbox:
         for effect in effects:
             match effect:
                 case Write(handle, data):
-                    self._machine.write(handle, data)
+                    write_output(handle, data)
                 case Reply(call, what):
                     self._answer(call, what)
                 case GoferEnds(pid):
@@ -156,6 +114,18 @@ class FakeSandbox:
                         os.close(self._gofers.pop(pid))
                 case SandboxEnds(code):
                     os._exit(code)
+        self._let_go()
+
+    def _let_go(self) -> None:
+        """Close the output that nothing inside has open any more, as a sandbox does."""
+        used: set[Any] = set()
+        for container in self._sentry.containers.values():
+            used.update(container.stdio)
+            for process in container.processes.values():
+                used.update((process.stdout, process.stderr))
+        for fd in self._outputs - used:
+            os.close(fd)
+        self._outputs &= used
 
     def _answer(self, call: int, what: Answer) -> None:
         connection = self._connections.pop(call, None)

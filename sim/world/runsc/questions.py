@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from . import restoring, saving
 from .contained import CREATED, LIMBO, RUNNING, STOPPED, Contained
-from .machine import Handle, Machine
+from .machine import CommandFiles, Handle
 from .refusals import PanicError, SandboxError
 from .sentry import Question, Sentry, TryAgain
 from .shell import NoSuchCommandError
@@ -23,11 +23,9 @@ if TYPE_CHECKING:
 Argument = Mapping[str, Any]
 
 
-def boot(settings: RunscSettings, machine: Machine, facts: Argument, stdio: Sequence[Handle]) -> Sentry:
+def boot(settings: RunscSettings, files: CommandFiles, facts: Argument, stdio: Sequence[Handle]) -> Sentry:
     """Boot the sandbox that `create` of a root describes, with that container created in it and its stdio taken."""
-    sentry = Sentry(
-        settings=settings, machine=machine, sandbox_id=facts["id"], flags=facts["flags"], questions=QUESTIONS
-    )
+    sentry = Sentry(settings=settings, files=files, sandbox_id=facts["id"], flags=facts["flags"], questions=QUESTIONS)
     root = sentry.add(facts["id"], facts["spec"], is_root=True)
     root.gofer, root.stdio = facts["gofer"], (stdio[0], stdio[1])
     return sentry

@@ -54,7 +54,7 @@ def restore_root(sentry: Sentry, argument: Mapping[str, Any], _stdio: Sequence[H
     files = {}
     for name in (CHECKPOINT, PAGES_META, PAGES):
         try:
-            files[name] = sentry.machine.read(f"{directory}/{name}")
+            files[name] = sentry.files.read(f"{directory}/{name}")
         except FileNotFoundError:
             continue
     try:
@@ -87,7 +87,7 @@ def _register(sentry: Sentry, container: Contained, now_s: float) -> Any:
     restore = sentry.restore
     if restore is None:
         raise SandboxError("sandbox is not being restored, cannot restore subcontainer")
-    container.state = LIMBO
+    container.state, container.is_restored = LIMBO, True
     restore.names.append(container.name)
     if len(restore.names) < restore.count:
         return ["registered"]
@@ -113,6 +113,8 @@ def _restore_all(sentry: Sentry, image: Image, now_s: float) -> None:
     body = image.body
     saved = {each["name"]: each for each in body["containers"]}
     here = {each.name: each for each in sentry.containers.values() if each.state == LIMBO}
+    if not all(each.gofer for each in here.values()):
+        raise SandboxError("input/output error")
     _compare(sentry, body, saved, here)
     if saved[body["root"]]["state"] == CREATED:
         raise PanicError

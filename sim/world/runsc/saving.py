@@ -51,7 +51,7 @@ def _write(sentry: Sentry, argument: Mapping[str, Any], now_s: float) -> str | N
     for name, content in files.items():
         try:
             for begin in range(0, len(content), _PIECE_BYTES):
-                sentry.machine.append(f"{argument['directory']}/{name}", content[begin : begin + _PIECE_BYTES])
+                sentry.files.append(f"{argument['directory']}/{name}", content[begin : begin + _PIECE_BYTES])
         except OSError as error:
             if error.errno == errno.ENOSPC and name == CHECKPOINT:
                 # Measured: a disk that is full before the first page ends in the text of a panic.

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 
 from .contained import KILLED, LIMBO, RUNNING, STOPPED, Contained, Process
-from .machine import Answer, Handle, Machine
+from .machine import Answer, CommandFiles, Handle
 from .programs import Program, Run
 from .refusals import PanicError, SandboxError
 from .settings import RunscSettings
@@ -73,7 +73,7 @@ class Sentry:
 
     Attributes:
         settings: which runsc it belongs to.
-        machine: where it writes and reads images.
+        files: where it looks for programs, and writes and reads images.
         sandbox_id: the id of its root container.
         flags: the global flags it was booted with.
         containers: by id, in the order of their creation.
@@ -86,7 +86,7 @@ class Sentry:
     """
 
     settings: RunscSettings
-    machine: Machine
+    files: CommandFiles
     sandbox_id: str
     flags: Mapping[str, str]
     questions: Mapping[str, Question]
@@ -136,10 +136,15 @@ class Sentry:
         return self._told()
 
     def gofer_died(self, pid: int, now_s: float) -> tuple[Effect, ...]:
-        """A file server was killed: its container is killed too, and with the root's the whole sandbox."""
+        """A file server was killed: its container is killed too, and with the root's the whole sandbox.
+
+        Measured: of a container that was restored nobody misses it; one that is yet to be restored cannot be any more.
+        """
         self._run_until(now_s)
         for each in self.containers.values():
-            if each.gofer == pid and each.state in {RUNNING, LIMBO}:
+            if each.gofer == pid and each.is_restored:
+                each.gofer = 0
+            elif each.gofer == pid and each.state in {RUNNING, LIMBO}:
                 each.stop(KILLED)
         self.settle()
         return self._told()
@@ -241,9 +246,9 @@ class Sentry:
             argv,
             (container.spec.get("process") or {}).get("env") or (),
             self.settings.programs,
-            rootfs_has_pause=self.machine.holds_file(f"{rootfs}/pause"),
+            rootfs_has_pause=self.files.holds_file(f"{rootfs}/pause"),
         )
-        mode = self.machine.directory_mode(rootfs)
+        mode = self.files.directory_mode(rootfs)
         # Measured: a 0700 directory of root's ends so for a user that is not root.
         if user and mode is not None and mode & _READ_AND_ENTER != _READ_AND_ENTER:
             raise NoSuchCommandError(f"failed to load {argv[0]}: permission denied")
@@ -270,6 +275,11 @@ class Sentry:
         )
         container.processes[process.pid] = process
         return process
+
+    @property
+    def is_executing(self) -> bool:
+        """Whether an exec, or what it left behind, lives in any container."""
+        return any(each.is_foreign for container in self.containers.values() for each in container.processes.values())
 
     def reserve_pid(self, pid: int) -> None:
         """A process from an image has this one."""

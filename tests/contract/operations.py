@@ -1,0 +1,26 @@
+"""Every operation of the Files port that reads a path or writes there, by a name that tests show."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+READERS: Final[dict[str, Any]] = {
+    "read": lambda files, path: files.read(path, limit_bytes=100),
+    "read_from": lambda files, path: files.read_from(path, offset_bytes=0, limit_bytes=100),
+    "digest": lambda files, path: files.digest(path),
+    "sha256": lambda files, path: files.sha256(path),
+}
+WRITERS: Final[dict[str, Any]] = {
+    "replace": lambda files, path: files.replace(path, b"new"),
+    "replace_executable": lambda files, path: files.replace_executable(path, b"new"),
+    "append": lambda files, path: files.append(path, b"new"),
+    "append_durably": lambda files, path: files.append_durably(path, b"new"),
+    "truncate": lambda files, path: files.truncate(path, size_bytes=0),
+    "make_directory": lambda files, path: files.make_directory(path),
+    "rename from": lambda files, path: files.rename(path, path.with_name("renamed")),
+    "rename to": lambda files, path: files.rename(path.with_name("other"), path),
+    "remove_file": lambda files, path: files.remove_file(path),
+    "remove_tree": lambda files, path: files.remove_tree(path),
+    "sync_tree": lambda files, path: files.sync_tree(path),
+    "lock": lambda files, path: files.lock(path),
+}
