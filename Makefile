@@ -22,7 +22,7 @@ test-long: setup ## the long tests, and the suite again on a newer Python when t
 walk: setup ## crash at every point of every life in the simulated world, and look (WALK_ARGS="run-stop --every 10")
 	@.venv/bin/python -m sim.cli.walk $(WALK_ARGS)
 
-campaign: setup ## the whole contract of runsc on the fake and the real one, and the long walks
+campaign: setup ## the whole contract of runsc and 200 random lives on the fake and the real one, and the long walks
 	@.venv/bin/pytest -m campaign $(PYTEST_ARGS)
 
 bench: setup ## measure what has a bound in seconds, on a machine that does nothing else
