@@ -1,5 +1,5 @@
 # Greenroom's commands. `make` alone lists them; each first brings .venv up to date, which is quick when it is.
-.PHONY: help setup demo test test-long walk campaign bench check docs lock clean
+.PHONY: help setup demo test test-long walk campaign fuzz bench check docs lock clean
 .DEFAULT_GOAL := help
 
 PYTEST_ARGS ?=
@@ -24,6 +24,9 @@ walk: setup ## crash at every point of every life in the simulated world, and lo
 
 campaign: setup ## the whole contract of runsc and 200 random lives on the fake and the real one, and the long walks
 	@.venv/bin/pytest -m campaign $(PYTEST_ARGS)
+
+fuzz: setup ## look for inputs that break the CDI library, for ten minutes (FUZZ_S=60: for one)
+	@.venv/bin/python -m tests.cdi.fuzz $(or $(FUZZ_S),600)
 
 bench: setup ## measure what has a bound in seconds, on a machine that does nothing else
 	@.venv/bin/pytest -m bench -s $(PYTEST_ARGS)

@@ -33,10 +33,11 @@ COMMANDS: Final = {
     "wait": ("supervisor.cli.inspection", "Wait until an actor is in a state."),
     "logs": ("supervisor.cli.inspection", "Print what a container wrote."),
     "validate": ("supervisor.cli.validate", "Check documents without a worker."),
+    "cdi": ("supervisor.cli.cdi", "Look at, check and inject the CDI devices of a host, without a worker."),
     "machine": ("supervisor.cli.machine", "Print the state machine."),
     "demo": ("sim.cli.demo", "Run an actor through its life, for real, or in the simulated world."),
 }
-"""Command -> the module that holds it under its own name, and its line of help."""
+"""Command -> the module that holds it under its own name (`_` for `-`), and its line of help."""
 
 EXIT_FAILED: Final = 1
 EXIT_USAGE: Final = 2
@@ -52,7 +53,7 @@ class _Lazy(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002  (click's signature)
         if cmd_name not in COMMANDS:
             return None
-        command = getattr(importlib.import_module(COMMANDS[cmd_name][0]), cmd_name)
+        command = getattr(importlib.import_module(COMMANDS[cmd_name][0]), cmd_name.replace("-", "_"))
         if not isinstance(command, click.Command):
             raise TypeError(f"{cmd_name} is no command")
         return command

@@ -8,6 +8,7 @@ import functools
 import os
 import re
 import shutil
+import stat
 import subprocess
 import sys
 import tempfile
@@ -20,6 +21,7 @@ import pytest
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 OLDEST_RUNSC: Final = 20240729
+OLDEST_GO: Final = 23
 
 
 class Tool(enum.Enum):
@@ -34,6 +36,10 @@ class Tool(enum.Enum):
     GIT = "git"
     APT = "apt"
     PACKAGE_INDEX = "package index"
+    GO = "Go toolchain"
+    COMPILER = "C compiler"
+    MKNOD = "device nodes"
+    SETPRIV = "setpriv"
 
 
 @attrs.frozen
@@ -91,6 +97,24 @@ def _find_newer_python() -> str | None:
     return subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False).stdout.strip() or None
 
 
+def _find_go() -> str | None:
+    path = shutil.which("go")
+    if path is None:
+        return None
+    says = subprocess.run([path, "env", "GOVERSION"], capture_output=True, text=True, timeout=20, check=False).stdout
+    version = re.match(r"go1\.(\d+)", says)
+    return path if version and int(version[1]) >= OLDEST_GO else None
+
+
+def _find_mknod() -> str | None:
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            os.mknod(f"{folder}/null", 0o600 | stat.S_IFCHR, os.makedev(1, 3))
+        except PermissionError:
+            return None
+    return "permitted"
+
+
 _PROBES: Final = {
     Tool.RUNSC: _Probe(_find_runsc, f"`make setup AGAIN=1` fetches it; any runsc >= {OLDEST_RUNSC} in PATH will do"),
     Tool.BUSYBOX: _Probe(lambda: beside_interpreter_or_in_path("busybox"), "`make setup AGAIN=1` fetches a static one"),
@@ -100,6 +124,10 @@ _PROBES: Final = {
     Tool.NEWER_PYTHON: _Probe(_find_newer_python, "install a CPython newer than the one of .venv, up to 3.13"),
     Tool.GIT: _Probe(lambda: shutil.which("git"), "install git"),
     Tool.APT: _Probe(lambda: shutil.which("apt-get"), "run the tests on Debian"),
+    Tool.GO: _Probe(_find_go, f"install Go 1.{OLDEST_GO} or newer"),
+    Tool.COMPILER: _Probe(lambda: shutil.which("cc"), "install a C compiler"),
+    Tool.MKNOD: _Probe(_find_mknod, "run the tests as root with CAP_MKNOD"),
+    Tool.SETPRIV: _Probe(lambda: shutil.which("setpriv"), "install util-linux"),
     Tool.PACKAGE_INDEX: _Probe(_find_package_index, "give this machine's pip an index that it can reach"),
 }
 
@@ -118,3 +146,10 @@ def need(*tools: Tool) -> None:
             if in_ci():
                 pytest.fail(message, pytrace=False)
             pytest.skip(message)
+
+
+def want(*tools: Tool) -> None:
+    """As `need`, for what is looked at only where it can be: without the tools the test is skipped, in CI too."""
+    for tool in tools:
+        if find(tool) is None:
+            pytest.skip(f"wants {tool.value}: {_PROBES[tool].remedy}")

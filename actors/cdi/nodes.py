@@ -47,8 +47,9 @@ def filled(node: DeviceNode, found: HostNode | None, at: str) -> DeviceNode:
     and if it is there, only its mode is taken.
 
     Raises:
-        CdiError: HostNodeMissing HostNodeIsNone NodeTypeMismatch.
+        CdiError: HostNodeMissing HostNodeIsNone NodeTypeMismatch; OutOfRange for a negative number.
     """
+    _require_one_device(node)
     is_complete = bool(node.type) and (node.major != 0 or node.type == _FIFO)
     if found is None or not found.type:
         if is_complete:
@@ -87,6 +88,16 @@ def as_rule(node: DeviceNode) -> dict[str, Any] | None:
     rule: dict[str, Any] = {"allow": True, "type": node.type, "major": node.major, "minor": node.minor}
     access = "" if node.permissions == NO_PERMISSIONS else node.permissions or _ALL_PERMISSIONS
     return rule | ({"access": access} if access else {})
+
+
+def _require_one_device(node: DeviceNode) -> None:
+    """A negative number means any in a rule for cgroups, so that one node would allow every device of the host."""
+    for number in (node.major, node.minor):
+        if number < 0:
+            message = f"the device number {number} would allow every device"
+            raise CdiError(
+                CdiProblem(reason=CdiReason.OUT_OF_RANGE, message=message, path=node.path, value=str(number))
+            )
 
 
 def _absent(node: DeviceNode, found: HostNode | None, at: str) -> CdiError:

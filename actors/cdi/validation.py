@@ -14,7 +14,7 @@ from .problems import ROOT, CdiProblem, CdiReason, Path, Remark, quoted
 from .versions import FLOOR_VERSION, KNOWN_VERSIONS, is_below, known_version, needed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
     from .model import ContainerEdits, Device, DeviceNode, Hook, IntelRdt, Mount, NetDevice, Spec
 
@@ -63,8 +63,8 @@ def warnings_on(spec: Spec) -> Iterator[Remark]:
     for index, device in enumerate(spec.devices):
         at = ROOT / "devices" / index
         yield from annotation_remarks(device.annotations, at / "annotations")
-        yield from _timeouts(device.container_edits.hooks, at / "containerEdits" / "hooks")
-    yield from _timeouts(spec.container_edits.hooks, ROOT / "containerEdits" / "hooks")
+        yield from _doubtful(device.container_edits, at / "containerEdits")
+    yield from _doubtful(spec.container_edits, ROOT / "containerEdits")
 
 
 def _remark(reason: CdiReason, path: Path, message: str, value: object = "") -> Remark:
@@ -186,11 +186,16 @@ def _hook(hook: Hook, edits: Path, index: int) -> Iterator[Remark]:
         yield _remark(CdiReason.OUT_OF_RANGE, at / "timeout", "the timeout does not fit into 64 bits", hook.timeout)
 
 
-def _timeouts(hooks: Iterable[Hook], at: Path) -> Iterator[Remark]:
-    for index, hook in enumerate(hooks):
+def _doubtful(edits: ContainerEdits, at: Path) -> Iterator[Remark]:
+    for index, node in enumerate(edits.device_nodes):
+        for field, number in (("major", node.major), ("minor", node.minor)):
+            if number < 0:
+                message = f"the {field} number {number} would allow every device, so that it cannot be injected"
+                yield _remark(CdiReason.OUT_OF_RANGE, _in_node(at, index, field), message, number)
+    for index, hook in enumerate(edits.hooks):
         if hook.timeout is not None and hook.timeout <= 0:
             message = f"the timeout must be above 0 seconds, not {hook.timeout}"
-            yield _remark(CdiReason.BAD_HOOK, at / index / "timeout", message, hook.timeout)
+            yield _remark(CdiReason.BAD_HOOK, at / "hooks" / index / "timeout", message, hook.timeout)
 
 
 def _mount(mount: Mount, edits: Path, index: int) -> Iterator[Remark]:

@@ -134,6 +134,13 @@ def test_g14_an_unbuffered_node_has_no_rule():
     assert "resources" not in made["linux"]
 
 
+@pytest.mark.parametrize("numbers", [{"major": -1}, {"major": 5, "minor": -1}, {"minor": -1}])
+@pytest.mark.parametrize("word", ["c", ""])
+def test_a_negative_number_which_would_allow_every_device_is_refused(numbers, word):
+    (problem,) = refusal(injected, {}, device_nodes=(node("/dev/null", type=word, **numbers),))
+    assert (problem.reason, problem.value) == ("OutOfRange", "-1")
+
+
 def test_g15_a_fifo_has_no_numbers_and_no_rule():
     made = injected({}, device_nodes=(node("/dev/fifo"),))
     assert made == {"linux": {"devices": [{"path": "/dev/fifo", "type": "p", "fileMode": 0o600}]}}

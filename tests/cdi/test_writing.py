@@ -98,6 +98,7 @@ def test_the_version_is_the_smallest_whatever_was_declared():
 
 REFUSED = {
     "a timeout of 0": (spec(device(hooks=[{"hookName": "poststop", "path": "/h", "timeout": 0}])), "BadHook"),
+    "a negative number": (spec(device(deviceNodes=[{"path": "/d", "type": "c", "minor": -1}])), "OutOfRange"),
     "annotations": (spec(annotations={"bad key!": ""}), "BadAnnotation"),
 }
 
@@ -136,7 +137,7 @@ TEXTS = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=
 SOME = TEXTS.filter(bool)
 ENV = st.lists(st.builds("{}={}".format, SOME.filter(lambda text: "=" not in text), TEXTS), max_size=2).map(tuple)
 UINT32 = st.integers(0, 2**32 - 1)
-INT64 = st.integers(-(2**63), 2**63 - 1)
+DEVICE_NUMBER = st.integers(0, 2**63 - 1)
 EDITS = st.builds(
     ContainerEdits,
     env=ENV,
@@ -146,8 +147,8 @@ EDITS = st.builds(
             path=SOME,
             host_path=TEXTS,
             type=st.sampled_from(["", "b", "c", "u", "p"]),
-            major=INT64,
-            minor=INT64,
+            major=DEVICE_NUMBER,
+            minor=DEVICE_NUMBER,
             file_mode=st.none() | UINT32,
             permissions=st.sampled_from(["", "r", "mmm", "none"]),
             uid=st.none() | UINT32,

@@ -1,0 +1,89 @@
+"""The invariants of the fuzz target hold for the samples, break for a planted fault, and a short run finds nothing."""
+
+import importlib.util
+import subprocess
+import sys
+
+import attrs
+import pytest
+
+from actors.cdi import CdiError, encode, inject
+from tests.cdi import fuzz_invariants
+from tests.cdi.fuzz_invariants import BETWEEN, TARGETS, BrokenInvariantError, check
+from tests.cdi.oracle.corpus import bad_samples, good_samples
+from tests.cdi.oracle.differences import spec
+from tests.needs import ROOT
+
+RUN_S = 12
+SAMPLE = b"\0" + spec("{env: [A=b], deviceNodes: [{path: /dev/x}], mounts: [{hostPath: /a, containerPath: /b}]}")
+
+
+@pytest.mark.parametrize("path", good_samples() + bad_samples(), ids=lambda path: path.name)
+def test_every_sample_keeps_them(path):
+    assert check(b"\0" + path.read_bytes()) == "read"
+    assert check(b"\2" + path.read_bytes() + BETWEEN + b'{"mounts": [{"destination": "/a"}]}') == "inject_raw"
+
+
+@pytest.mark.parametrize("number", range(len(TARGETS)))
+def test_odd_bytes_keep_them(number):
+    for rest in (b"", b"\0", b"\xff" * 9, b"a.com/b=c", b"{}" + BETWEEN + b"{}", bytes(range(256))):
+        assert check(bytes([number]) + rest) == TARGETS[number].__name__
+
+
+def test_a_text_that_is_lost_when_written_is_found(monkeypatch):
+    def loses(spec, spec_format):
+        return encode(attrs.evolve(spec, annotations={"lost": "x"}), spec_format)
+
+    monkeypatch.setattr(fuzz_invariants, "encode", loses)
+    with pytest.raises(BrokenInvariantError, match="read again"):
+        check(SAMPLE)
+
+
+def test_an_injection_that_adds_again_is_found(monkeypatch):
+    def adds(document, edits, *, lstat):
+        made = inject(document, edits, lstat=lstat)
+        return made | {"count": made.get("count", 0) + 1}
+
+    monkeypatch.setattr(fuzz_invariants, "inject", adds)
+    with pytest.raises(BrokenInvariantError, match="second injection"):
+        check(SAMPLE)
+
+
+def test_an_injection_that_changes_what_it_was_given_is_found(monkeypatch):
+    def changes(document, edits, *, lstat):
+        document["changed"] = True
+        return inject(document, edits, lstat=lstat)
+
+    monkeypatch.setattr(fuzz_invariants, "inject", changes)
+    with pytest.raises(BrokenInvariantError, match="given is not changed"):
+        check(SAMPLE)
+
+
+def test_the_small_parts_meet_in_injections_that_are_made(monkeypatch):
+    made = []
+
+    def remembered(document, edits, *, lstat):
+        made.append(edits)
+        try:
+            return inject(document, edits, lstat=lstat)
+        except CdiError:
+            made.pop()
+            raise
+
+    monkeypatch.setattr(fuzz_invariants, "inject", remembered)
+    for start in range(40):
+        check(b"\3" + bytes((start * each) % 251 for each in range(1, 120)))
+    assert any(edits.device_nodes for edits in made)
+    assert any(edits.mounts for edits in made)
+
+
+@pytest.mark.long
+def test_a_short_run_finds_nothing():
+    if importlib.util.find_spec("atheris") is None:
+        pytest.skip("wants atheris, which has wheels for x86_64 only")
+    ended = subprocess.run(
+        [sys.executable, "-m", "tests.cdi.fuzz", str(RUN_S)],
+        cwd=ROOT, capture_output=True, text=True, timeout=RUN_S + 120, check=False,
+    )  # fmt: skip
+    assert ended.returncode == 0, ended.stderr[-3000:]
+    assert "number_of_executed_units" in ended.stderr
