@@ -132,6 +132,7 @@ def loads(data: bytes) -> Any:
 
 
 _LAST_S: Final = 253_402_300_799.0
+_EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 """The last second of the year 9999, beyond which there is no text for it."""
 
 
@@ -141,7 +142,8 @@ def rfc3339(epoch_s: float) -> str:
     What a broken clock or a damaged file says outside the years 1970 to 9999 is told as their first or last second:
     a date is no reason to lose an actor.
     """
-    moment = dt.datetime.fromtimestamp(min(max(epoch_s, 0.0), _LAST_S), tz=dt.UTC)
+    # To the nearest millisecond: cut off, what was written and read back would now and then be one less.
+    moment = _EPOCH + dt.timedelta(milliseconds=round(min(max(epoch_s, 0.0), _LAST_S) * 1000))
     return moment.isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
 
 
