@@ -29,6 +29,7 @@ from .scanning import DEFAULT_DIRECTORIES, LiveRegistry, scan, scan_async
 from .subsetting import Shares, permitted, require_permitted, shares, subset
 from .validation import HOOK_STAGES, validate, validate_for_writing
 from .versions import KNOWN_VERSIONS, Need, minimum_version, needed
+from .watching import SpecWatch, StampedRegistry, StampedSpecFiles, follow
 from .writing import (
     Existing,
     SpecFormat,
@@ -74,9 +75,13 @@ __all__ = [
     "SpecFile",
     "SpecFiles",
     "SpecFormat",
+    "SpecWatch",
+    "StampedRegistry",
+    "StampedSpecFiles",
     "WritableSpecFiles",
     "edits_of",
     "encode",
+    "follow",
     "host_paths",
     "inject",
     "is_qualified",

@@ -13,9 +13,10 @@ import stat
 from typing import TYPE_CHECKING, Final
 
 from .ports import HostNode
+from .scanning import is_spec_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Hashable
 
 _CHUNK_BYTES: Final = 1 << 20
 _FILE_MODE: Final = 0o644
@@ -40,6 +41,14 @@ class HostFiles:
             return _read_all(descriptor, path, limit_bytes)
         finally:
             os.close(descriptor)
+
+    def stamp(self, directory: str) -> Hashable:
+        """See `StampedSpecFiles`. Symlinks are followed: the specs of a ConfigMap change behind one."""
+        try:
+            names = [name for name in os.listdir(directory) if is_spec_name(name)]
+        except OSError as error:
+            return error.errno
+        return frozenset((name, _stamp(os.path.join(directory, name))) for name in names)
 
     def replace(self, path: str, data: bytes) -> None:
         """See `WritableSpecFiles`."""
@@ -67,6 +76,15 @@ def lstat(path: str) -> HostNode | None:
         kind = "c" if stat.S_ISCHR(status.st_mode) else "b"
         return HostNode(type=kind, major=os.major(status.st_rdev), minor=os.minor(status.st_rdev), mode=mode)
     return HostNode(type="")
+
+
+def _stamp(path: str) -> Hashable:
+    try:
+        status = os.stat(path)
+    except OSError as error:
+        return error.errno
+    # The time of the last change of status cannot be set back: it tells of a write that restores the other one.
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_mode
 
 
 def _read_all(descriptor: int, path: str, limit_bytes: int) -> bytes:

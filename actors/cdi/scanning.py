@@ -145,7 +145,12 @@ def _scanning(directories: Sequence[str], readings: Readings) -> Scan:
 
 def _spec_names(names: _Answer) -> Iterable[str]:
     # One directory answers with names; the type says bytes for the answers about files.
-    return sorted(name for name in names or () if isinstance(name, str) and name.endswith(_SUFFIXES))
+    return sorted(name for name in names or () if isinstance(name, str) and is_spec_name(name))
+
+
+def is_spec_name(name: str) -> bool:
+    """Whether a directory's entry of this name is read as a spec: by its ending alone, which is case-sensitive."""
+    return name.endswith(_SUFFIXES)
 
 
 def _file(path: str, priority: int, readings: Readings) -> Generator[_Question, _Answer, SpecFile | None]:
