@@ -35,6 +35,7 @@ COMMANDS: Final = {
     "validate": ("supervisor.cli.validate", "Check documents without a worker."),
     "cdi": ("supervisor.cli.cdi", "Look at, check and inject the CDI devices of a host, without a worker."),
     "machine": ("supervisor.cli.machine", "Print the state machine."),
+    "mock-node": ("sim.cli.mock_node", "Make a mock GPU node: nodes, a driver and NVML, but no GPU."),
     "demo": ("sim.cli.demo", "Run an actor through its life, for real, or in the simulated world."),
 }
 """Command -> the module that holds it under its own name (`_` for `-`), and its line of help."""

@@ -18,7 +18,7 @@ import attrs
 
 from sim.world import scenery
 from sim.world.errors import kernel_error
-from sim.world.gpus import FELL_OFF_THE_BUS, Health
+from sim.world.gpus import FELL_OFF_THE_BUS, Health, proc_files
 from sim.world.nodes import Special, SpecialNode
 from sim.world.nvml import Nvml, NvmlFault
 
@@ -275,12 +275,7 @@ class GpuNode:
     def _write_proc(self) -> None:
         """What the module tells; and nothing when it is not loaded."""
         self._write_mounts(_MOUNTS)
-        files = {"params": "ModifyDeviceFiles: 1\nDeviceFileUID: 0\nDeviceFileGID: 0\nDeviceFileMode: 438\n"}
-        files["version"] = f"NVRM version: NVIDIA UNIX x86_64 Kernel Module  {self.loaded_version}\n"
-        for gpu in self._gpus.values():
-            text = f"Model: \t\t {gpu.model}\nGPU UUID: \t {gpu.uuid}\nBus Location: \t {gpu.proc_bus_id}\n"
-            files[f"gpus/{gpu.proc_bus_id}/information"] = f"{text}Device Minor: \t {gpu.minor}\n"
-        for name, text in files.items():
+        for name, text in proc_files(tuple(self._gpus.values()), str(self.loaded_version)).items():
             path = self.driver.proc_root / "driver/nvidia" / name
             if self.loaded_version is not None:
                 scenery.put_file(self.disk, path, text.encode(), mode=0o444)

@@ -120,6 +120,16 @@ class Toolkit:
         return self.directory / "nvidia-ctk.real"
 
 
+def proc_files(gpus: Sequence[Gpu], version: str) -> dict[str, str]:
+    """What a loaded driver of this version shows below /proc/driver/nvidia: the files by their names there."""
+    files = {"params": "ModifyDeviceFiles: 1\nDeviceFileUID: 0\nDeviceFileGID: 0\nDeviceFileMode: 438\n"}
+    files["version"] = f"NVRM version: NVIDIA UNIX x86_64 Kernel Module  {version}\n"
+    for gpu in gpus:
+        text = f"Model: \t\t {gpu.model}\nGPU UUID: \t {gpu.uuid}\nBus Location: \t {gpu.proc_bus_id}\n"
+        files[f"gpus/{gpu.proc_bus_id}/information"] = f"{text}Device Minor: \t {gpu.minor}\n"
+    return files
+
+
 def some_gpus(count: int, *, minors: Sequence[int] | None = None) -> tuple[Gpu, ...]:
     """So many GPUs, in the order of NVML's index; minors go the other way round unless they are given.
 

@@ -41,6 +41,12 @@ def find_busybox() -> Path | None:
     return Path(on_path) if on_path else None
 
 
+def find_compiler() -> Path | None:
+    """The machine's C compiler, under the name that POSIX systems give it, or none."""
+    on_path = shutil.which("cc")
+    return Path(on_path) if on_path else None
+
+
 def read_small(path: Path, *, limit_bytes: int = 1 << 24) -> bytes:
     """Read at most the first `limit_bytes` of a file that a command was given; `-` reads stdin.
 
