@@ -50,6 +50,7 @@ _READS: Final = {
     "short": Untruth(twist=lambda data: data[: len(data) // 2]),
 }
 _NOT_DONE: Final = {"notDone": Untruth(answer=_nothing)}
+_OPPOSITE: Final = {"other": Untruth(twist=lambda answer: not answer)}
 _FOUND: Final = {"none": Untruth(twist=lambda _: ())}
 
 LIES: Final[Mapping[tuple[str, str], Mapping[str, Untruth]]] = MappingProxyType(
@@ -85,7 +86,8 @@ LIES: Final[Mapping[tuple[str, str], Mapping[str, Untruth]]] = MappingProxyType(
         ("processes", "wait"): {"statusLost": Untruth(twist=lambda _: Exit(code=None))},
         ("processes", "find"): _FOUND,
         ("processes", "find_arguments"): _FOUND,
-        ("processes", "is_alive"): {"other": Untruth(twist=lambda alive: not alive)},
+        ("processes", "is_alive"): _OPPOSITE,
+        ("processes", "holds_output"): _OPPOSITE,
         ("processes", "kill_and_wait"): _NOT_DONE,
         ("processes", "signal"): _NOT_DONE,
         ("watch", "next"): {"everything": Untruth(twist=lambda _: frozenset())},
