@@ -10,11 +10,9 @@ from statemachine.reasons import CATALOGUE, Reason
 from tests.needs import ROOT
 
 LATER = {
-    Reason.CANCELLED, Reason.LIVE_CUDA_CONTEXT, Reason.SNAPSHOT_NOT_UPLOADED, Reason.MOUNT_MISSING,
-    Reason.GPU_NOT_DETECTED, Reason.GPU_LOST, Reason.INSUFFICIENT_GPUS, Reason.NVML_UNAVAILABLE,
-    Reason.TOOLKIT_NOT_FOUND,
-    Reason.CDI_MODE_REQUIRED, Reason.GENERATE_FAILED, Reason.CDI_DEVICE_UNRESOLVED, Reason.MIG_UNSUPPORTED,
-    Reason.DRIVER_UNSUPPORTED_BY_RUNTIME, Reason.NETWORK_UNAVAILABLE, Reason.PORT_TAKEN,
+    Reason.CANCELLED, Reason.LIVE_CUDA_CONTEXT, Reason.SNAPSHOT_NOT_UPLOADED, Reason.TOOLKIT_NOT_FOUND,
+    Reason.CDI_MODE_REQUIRED, Reason.GENERATE_FAILED, Reason.DRIVER_UNSUPPORTED_BY_RUNTIME,
+    Reason.NETWORK_UNAVAILABLE, Reason.PORT_TAKEN,
 }  # fmt: skip
 """Reasons of steps that are not built yet; a reason that comes into use is taken off here."""
 
