@@ -37,6 +37,14 @@ class Seen:
         """runsc's root."""
         return Path(next(word for word in self.argv if word.startswith("--root=")).partition("=")[2])
 
+    def parent(self) -> int | None:
+        """Its parent's pid; None when it has ended."""
+        try:
+            status = Path(f"/proc/{self.pid}/stat").read_text()
+        except (FileNotFoundError, ProcessLookupError):
+            return None
+        return int(status.rpartition(")")[2].split()[1])
+
     def descriptors(self) -> list[str]:
         """What its open descriptors lead to."""
         found = []
@@ -71,8 +79,13 @@ def our_children() -> set[int]:
 
 
 def commands_below(directory: Path, verb: str) -> list[Seen]:
-    """The commands of runsc that run now with this subcommand."""
-    return [seen for seen in seen_below(directory) if seen.is_command and seen.verb == verb]
+    """The commands of runsc that run now with this subcommand.
+
+    What a command has forked for a sandbox or a gofer looks like the command itself until it executes that.
+    """
+    found = [seen for seen in seen_below(directory) if seen.is_command and seen.verb == verb]
+    pids = {seen.pid for seen in found}
+    return [seen for seen in found if seen.parent() not in pids]
 
 
 def kill_below(directory: Path) -> None:
