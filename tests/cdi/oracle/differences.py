@@ -38,6 +38,11 @@ def as_versions_see(spec: Spec) -> Spec:
     )
 
 
+def _is_an_entry_of_nothing(problem: CdiProblem) -> bool:
+    """An empty variable, of the container or of a hook."""
+    return problem.reason in {CdiReason.BAD_ENV, CdiReason.BAD_HOOK} and "env[" in problem.path and not problem.value
+
+
 def _needs_more_for_a_device(problem: CdiProblem) -> bool:
     needs = re.search(r"needs at least 0\.[45]\.0, at devices\[", problem.message)
     return problem.reason is CdiReason.VERSION_TOO_LOW and needs is not None
@@ -198,7 +203,7 @@ DIFFERENCES: Final = (
         name="null in a list of texts or numbers",
         releases=NEW,
         example=spec("env: [A=b, null]"),
-        problem=lambda problem: problem.reason is CdiReason.BAD_ENV and not problem.value,
+        problem=_is_an_entry_of_nothing,
         evened=_without_nulls,
         concerns=lambda data: re.search(rb"null|~|Null|NULL|\[\s*,|-\s*\n", data) is not None,
     ),
