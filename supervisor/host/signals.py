@@ -120,8 +120,9 @@ class HostSignals:
             self._pass_on()
 
     def _pass_on(self) -> None:
-        while self._came:
-            signum = next(iter(self._came))
+        # One call copies the keys, so that no handler comes in between: an iterator would find the dictionary changed.
+        while came := list(self._came):
+            signum = came[0]
             del self._came[signum]
             for deliver in tuple(self._receivers.get(signum, ())):
                 deliver(signum)
