@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import stat
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from pathlib import Path
+from typing import Any
 
 
 def tree(directory: Path) -> dict[str, Any]:
     """Everything in a directory, with contents."""
     found: dict[str, Any] = {}
-    for path in sorted(directory.rglob("*")):
+    # Not rglob, which follows a symlink to see whether it is a directory, and fails for one that nobody can follow.
+    names = [Path(above, name) for above, folders, files in os.walk(directory) for name in folders + files]
+    for path in sorted(names):
         name = str(path.relative_to(directory))
         if path.is_symlink():
             found[name] = f"-> {path.readlink()}"
