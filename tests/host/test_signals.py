@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 from typing import TYPE_CHECKING
 
@@ -137,3 +138,47 @@ async def test_what_cannot_be_handled_is_refused(ports: Ports, signum: int):
         async with ports.signals.receive(signal.SIGUSR1, signum):
             pass
     assert signal.getsignal(signal.SIGUSR1) == signal.SIG_DFL
+
+
+async def test_a_signal_between_any_two_instructions_of_passing_on_is_neither_lost_nor_a_fault():
+    """Python runs a handler between two instructions of whatever runs: here after each of them in turn."""
+    instructions, moment = 0, 0
+    while moment <= instructions:
+        signals = HostSignals()
+        came: list[int] = []
+        with (
+            signals.passing_on(signal.SIGUSR1, came.append),
+            signals.passing_on(signal.SIGUSR2, came.append),
+        ):
+            instructions = _passed_on_with_a_signal_at(signals, moment)
+            signals._pass_on()
+        assert set(came) == {signal.SIGUSR1, signal.SIGUSR2}, f"a signal at instruction {moment}"
+        moment += 1
+    assert moment > 20
+
+
+def _passed_on_with_a_signal_at(signals: HostSignals, moment: int) -> int:
+    """Pass a signal on while another one is noted before this instruction; returns how many instructions there were."""
+    seen = 0
+
+    def trace(frame, event, _arg):
+        nonlocal seen
+        if frame.f_code is not HostSignals._pass_on.__code__:
+            return None
+        frame.f_trace_opcodes = True
+        if event == "opcode":
+            if seen == moment:
+                signals._note(signal.SIGUSR2, None)
+            seen += 1
+        return trace
+
+    signals._note(signal.SIGUSR1, None)
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        signals._pass_on()
+    finally:
+        sys.settrace(before)
+    if moment >= seen:
+        signals._note(signal.SIGUSR2, None)
+    return seen
