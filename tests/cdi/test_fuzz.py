@@ -1,6 +1,6 @@
 """The invariants of the fuzz target hold for the samples, break for a planted fault, and a short run finds nothing."""
 
-import importlib.util
+import platform
 import subprocess
 import sys
 
@@ -79,8 +79,8 @@ def test_the_small_parts_meet_in_injections_that_are_made(monkeypatch):
 
 @pytest.mark.long
 def test_a_short_run_finds_nothing():
-    if importlib.util.find_spec("atheris") is None:
-        pytest.skip("wants atheris, which has wheels for x86_64 only")
+    if platform.machine() != "x86_64":
+        pytest.skip("atheris has wheels for x86_64 only")
     ended = subprocess.run(
         [sys.executable, "-m", "tests.cdi.fuzz", str(RUN_S)],
         cwd=ROOT, capture_output=True, text=True, timeout=RUN_S + 120, check=False,

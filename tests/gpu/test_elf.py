@@ -51,8 +51,7 @@ def opinion(data):
 
 def test_a_second_reader_finds_the_same_in_the_libraries_of_this_machine():
     found = {path: path.read_bytes() for path in libraries()}
-    if not any(opinion(data) not in (None, ElfError) for data in found.values()):
-        pytest.skip("this machine has no shared libraries in the usual places")
+    assert any(opinion(data) not in (None, ElfError) for data in found.values())
     differing = [(path, opinion(data), second_opinion(data)) for path, data in found.items()]
     assert [each for each in differing if each[1] != each[2]] == []
 
