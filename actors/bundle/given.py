@@ -156,8 +156,8 @@ def _faults(document: JsonObject) -> Iterator[tuple[str, str]]:
     if isinstance(process, dict):
         yield from _needed(process, "$.process", "args", _fault_of_args)
         yield from _optional(process, "$.process", "env", _fault_of_strings)
-        yield from _faults_of_capabilities(process.get("capabilities"))
-        yield from _faults_of_user(process.get("user"))
+        yield from _faults_of_object(process.get("capabilities"), "$.process.capabilities", _CAPABILITIES)
+        yield from _faults_of_object(process.get("user"), "$.process.user", _USER)
     if isinstance(root, dict):
         yield from _needed(root, "$.root", "path", _fault_of_path)
     yield from _optional(document, "$", "annotations", _fault_of_annotations)
@@ -165,7 +165,7 @@ def _faults(document: JsonObject) -> Iterator[tuple[str, str]]:
     linux = document.get("linux")
     if isinstance(linux, dict):
         yield from _faults_of_list(linux.get("namespaces"), "$.linux.namespaces", "type", _no_fault)
-        yield from _faults_of_resources(linux.get("resources"))
+        yield from _faults_of_object(linux.get("resources"), "$.linux.resources", _RESOURCES)
         yield from _faults_of_list(linux.get("devices"), "$.linux.devices", "path", _fault_of_device)
 
 
@@ -281,27 +281,17 @@ def _faults_of_list(
                 yield at, fault
 
 
-def _faults_of_capabilities(value: object) -> Iterator[tuple[str, str]]:
-    path = "$.process.capabilities"
+def _faults_of_object(
+    value: object, path: str, members: Mapping[str, Callable[[Any], str | None]]
+) -> Iterator[tuple[str, str]]:
+    """Check an object that may be absent, and those of its members that are there."""
     if value is None:
         return
     if not isinstance(value, dict):
         yield path, f"must be an object, is {type_name(value)}"
         return
-    for name in capabilities.SETS:
-        yield from _optional(value, path, name, _fault_of_strings)
-
-
-def _faults_of_user(value: object) -> Iterator[tuple[str, str]]:
-    path = "$.process.user"
-    if value is None:
-        return
-    if not isinstance(value, dict):
-        yield path, f"must be an object, is {type_name(value)}"
-        return
-    for name in ("uid", "gid"):
-        yield from _optional(value, path, name, _fault_of_id)
-    yield from _optional(value, path, "additionalGids", _fault_of_ids)
+    for name, fault_of in members.items():
+        yield from _optional(value, path, name, fault_of)
 
 
 def _fault_of_id(value: object) -> str | None:
@@ -318,16 +308,13 @@ def _fault_of_device(device: JsonObject) -> str | None:
     return None if isinstance(device.get("type"), str) else "type must be a string"
 
 
-def _faults_of_resources(value: object) -> Iterator[tuple[str, str]]:
-    path = "$.linux.resources"
-    if value is None:
-        return
-    if not isinstance(value, dict):
-        yield path, f"must be an object, is {type_name(value)}"
-        return
-    for key in ("memory", "cpu"):
-        if value.get(key) is not None and not isinstance(value[key], dict):
-            yield member(path, key), f"must be an object, is {type_name(value[key])}"
+def _fault_of_object(value: object) -> str | None:
+    return None if isinstance(value, dict) else f"must be an object, is {type_name(value)}"
+
+
+_CAPABILITIES: Final = dict.fromkeys(capabilities.SETS, _fault_of_strings)
+_USER: Final = {"uid": _fault_of_id, "gid": _fault_of_id, "additionalGids": _fault_of_ids}
+_RESOURCES: Final = dict.fromkeys(("memory", "cpu"), _fault_of_object)
 
 
 def _problem(subject: str, path: str, message: str, step: Step) -> Problem:

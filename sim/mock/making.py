@@ -127,25 +127,16 @@ async def current(directory: Path, files: Files) -> NodeState:
     try:
         return read_state(await files.read(path, limit_bytes=_STATE_BYTES_MAX))
     except OSError as error:
-        raise ProblemError(
-            Problem(
-                step=Step.SUPERVISE,
-                reason=Reason.UNREADABLE_FILE,
-                subject=str(path),
-                message=f"{path}: {error.strerror or error}",
-                hint="Make the mock node first: `greenroom mock-node --gpus N --dir DIR`.",
-            )
-        ) from None
+        hint = "Make the mock node first: `greenroom mock-node --gpus N --dir DIR`."
+        raise _no_state(path, Reason.UNREADABLE_FILE, error.strerror or str(error), hint) from None
     except StateError as error:
-        raise ProblemError(
-            Problem(
-                step=Step.SUPERVISE,
-                reason=Reason.MALFORMED_DOCUMENT,
-                subject=str(path),
-                message=f"{path}: {error}",
-                hint="Correct the state file, or make the node anew with `--gpus N`.",
-            )
-        ) from None
+        hint = "Correct the state file, or make the node anew with `--gpus N`."
+        raise _no_state(path, Reason.MALFORMED_DOCUMENT, str(error), hint) from None
+
+
+def _no_state(path: Path, reason: Reason, why: str, hint: str) -> ProblemError:
+    message = f"{path}: {why}"
+    return ProblemError(Problem(step=Step.SUPERVISE, reason=reason, subject=str(path), message=message, hint=hint))
 
 
 # ---- parts

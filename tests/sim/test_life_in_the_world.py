@@ -11,6 +11,7 @@ from statemachine.actor import OnDrain
 from statemachine.problem import ProblemError
 from statemachine.reasons import Reason
 from statemachine.states import State
+from tests.sim.reachable import BEFORE_THE_END
 
 FLAVOURS = pytest.mark.parametrize("flavour", Flavour)
 
@@ -157,20 +158,7 @@ def test_a_sandbox_that_dies_fails_the_actor_and_names_the_last_snapshot():
     played(life)
 
 
-STOPPABLE = [
-    State.ASSIGNED,
-    State.CREATING,
-    State.VERIFYING,
-    State.RUNNING,
-    State.SUSPENDING,
-    State.RELEASING,
-    State.SUSPENDED,
-    State.RESTORING,
-    State.STOPPING,
-]
-
-
-@pytest.mark.parametrize("state", STOPPABLE)
+@pytest.mark.parametrize("state", BEFORE_THE_END)
 def test_a_stop_in_any_state_ends_the_actor_and_leaves_nothing(state):
     async def life(here):
         await here.submit(counter())

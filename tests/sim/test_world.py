@@ -15,22 +15,10 @@ from sim.world.world import ASSIGNMENTS, ROOTFS, Machine, World
 from statemachine.problem import ProblemError
 from statemachine.reasons import Reason
 from statemachine.states import State
-
-BY_ASKING = [
-    State.ASSIGNED,
-    State.CREATING,
-    State.VERIFYING,
-    State.RUNNING,
-    State.SUSPENDING,
-    State.RELEASING,
-    State.SUSPENDED,
-    State.RESTORING,
-    State.STOPPING,
-    State.TERMINATED,
-]
+from tests.sim.reachable import BEFORE_THE_END
 
 
-@pytest.mark.parametrize("state", BY_ASKING)
+@pytest.mark.parametrize("state", [*BEFORE_THE_END, State.TERMINATED])
 def test_a_state_is_reached_in_three_lines(state):
     async def life(here):
         await here.submit(counter())
