@@ -131,8 +131,8 @@ def loads(data: bytes) -> Any:
         raise CodecError(str(error)) from error
 
 
-_LAST_S: Final = 253_402_300_799.0
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+_LAST_S: Final = 253_402_300_799.0
 """The last second of the year 9999, beyond which there is no text for it."""
 
 

@@ -183,8 +183,9 @@ async def _read_line(stream: ByteStream, buffer: bytearray) -> bytes | None:
 
 def _parse(line: bytes) -> dict[str, Any]:
     try:
+        # Each refuses what the other lets pass: half of a surrogate pair, and a key that stands twice.
         request = loads(line)
-        strict_json.parse(line)  # no key twice: no reader may choose for the client
+        strict_json.parse(line)
     except strict_json.DuplicateKeyError as error:
         raise ProblemError(_twice(error)) from error
     except (CodecError, strict_json.StrictJsonError) as error:
