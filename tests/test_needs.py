@@ -7,7 +7,7 @@ from tests.needs import Tool, need
 @pytest.fixture
 def nothing_is_found(monkeypatch):
     monkeypatch.setattr(needs, "find", lambda _tool: None)
-    for name in ("CI", "GREENROOM_CI"):
+    for name in ("CI", "GREENROOM_CI", "GREENROOM_NO_GO"):
         monkeypatch.delenv(name, raising=False)
 
 
@@ -24,6 +24,23 @@ def test_a_missing_tool_fails_the_test_in_ci(monkeypatch, name, value):
     monkeypatch.setenv(name, value)
     with pytest.raises(pytest.fail.Exception, match="needs runsc: "):
         need(Tool.RUNSC)
+
+
+@pytest.mark.usefixtures("nothing_is_found")
+def test_in_ci_go_can_be_gone_without_when_that_is_said_and_nothing_else(monkeypatch):
+    monkeypatch.setenv("GREENROOM_CI", "1")
+    with pytest.raises(pytest.fail.Exception, match="needs Go toolchain: "):
+        need(Tool.GO)
+    monkeypatch.setenv("GREENROOM_NO_GO", "1")
+    with pytest.raises(pytest.skip.Exception, match="needs Go toolchain: "):
+        need(Tool.GO)
+    with pytest.raises(pytest.fail.Exception, match="needs C compiler: "):
+        need(Tool.COMPILER, Tool.GO)
+
+
+def test_whoever_goes_without_go_has_none_to_be_found(monkeypatch):
+    monkeypatch.setenv("GREENROOM_NO_GO", "1")
+    assert needs._find_go() is None
 
 
 def test_a_tool_that_is_there_lets_the_test_go_on(monkeypatch):

