@@ -33,6 +33,8 @@ COMMANDS: Final = {
     "wait": ("supervisor.cli.inspection", "Wait until an actor is in a state."),
     "logs": ("supervisor.cli.inspection", "Print what a container wrote."),
     "validate": ("supervisor.cli.validate", "Check documents without a worker."),
+    "plan": ("supervisor.cli.plan", "Show which GPUs an assignment would get and how; nothing is touched."),
+    "doctor": ("supervisor.cli.doctor", "Say whether this pod can run GPU actors, and what is missing."),
     "cdi": ("supervisor.cli.cdi", "Look at, check and inject the CDI devices of a host, without a worker."),
     "machine": ("supervisor.cli.machine", "Print the state machine."),
     "mock-node": ("sim.cli.mock_node", "Make a mock GPU node: nodes, a driver and NVML, but no GPU."),

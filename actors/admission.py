@@ -173,7 +173,7 @@ def _spec(node: Node, spot: Spot, paths: GivenPaths) -> WorkerAssignment:
     if containers.is_usable:
         report_duplicate_containers(container.name for container in containers.value)
         check_mounts(containers.value, volumes)
-        _check_claims(containers.value, sandbox, reservation)
+        _check_claims(containers.value, reservation)
     return WorkerAssignment(
         uid="",
         generation=0,
@@ -199,29 +199,20 @@ def _check_volumes(volumes: Field[tuple[str, ...]], suspend_field: Field[Suspend
 
 
 def _check_claims(
-    containers: tuple[ContainerFields, ...],
-    sandbox: Field[SandboxClass],
-    reservation: Field[tuple[tuple[str, int], ...] | None],
+    containers: tuple[ContainerFields, ...], reservation: Field[tuple[tuple[str, int], ...] | None]
 ) -> None:
     resources = [fields.resources.value for fields in containers if fields.resources.is_usable]
     claims = [claim for part in resources for claim in part.claims]
     reserved = reservation.value if reservation.is_usable else None
-    if reserved is not None and _report_overdrafts(claims, dict(reserved)):
-        return
-    if sandbox.is_usable and reservation.is_usable:
-        for part in resources:
-            for claim in part.claims:
-                if claim.device_class not in part.contested:
-                    refuse_unbuilt(Feature.DEVICE_CLAIMS, claim.spot)
+    if reserved is not None:
+        _report_overdrafts(claims, dict(reserved))
 
 
-def _report_overdrafts(claims: list[Claim], reserved: dict[str, int]) -> bool:
-    """Report ClaimsExceedReservation; whether there was anything to report."""
-    over = overdrafts(claims, reserved)
-    for draft in over:
+def _report_overdrafts(claims: list[Claim], reserved: dict[str, int]) -> None:
+    """Report ClaimsExceedReservation."""
+    for draft in overdrafts(claims, reserved):
         message = (
             f"the containers claim {draft.total} {draft.last.device_class} together ({draft.holders}); "
             f"the reservation is {draft.available}"
         )
         draft.last.spot.report(Reason.CLAIMS_EXCEED_RESERVATION, message)
-    return bool(over)

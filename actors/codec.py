@@ -6,6 +6,7 @@ Source: DESIGN section 3, "Events carry facts, commands carry what is to be done
 from __future__ import annotations
 
 import datetime as dt
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final, TypeVar, cast, get_args
 
@@ -136,6 +137,7 @@ _LAST_S: Final = 253_402_300_799.0
 """The last second of the year 9999, beyond which there is no text for it."""
 
 
+@lru_cache(maxsize=256)
 def rfc3339(epoch_s: float) -> str:
     """Seconds since 1970 as RFC 3339 UTC with milliseconds: `2026-11-29T15:04:05.678Z`.
 

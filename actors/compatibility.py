@@ -12,8 +12,9 @@ from statemachine.problem import Problem, Step
 from statemachine.reasons import Reason
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
+    from actors.gpu.inventory import Gpu
     from actors.manifest import Manifest
     from actors.runsc.flags import GlobalFlags
     from actors.runsc.version import RuntimeVersion
@@ -38,7 +39,27 @@ def compatibility(
         containers: the names of the actor's application containers.
         step: the step that the problem belongs to.
     """
-    differences = list(_differences(manifest, runtime, flags, arch, containers))
+    return _problem(list(_differences(manifest, runtime, flags, arch, containers)), step)
+
+
+def gpu_compatibility(
+    manifest: Manifest, *, gpus: Mapping[str, Sequence[Gpu]], driver: str | None, step: Step = Step.RESTORE
+) -> Problem | None:
+    """Return what is different about the GPUs here, or None when nothing speaks against a restore.
+
+    Other boards of the same model are none: gVisor takes them for those of the snapshot, in the order of their minors.
+
+    Args:
+        manifest: the snapshot's.
+        gpus: what each container was granted, by ordinal.
+        driver: the NVIDIA driver's version; None without a GPU.
+        step: the step that the problem belongs to.
+    """
+    return _problem([*_other_gpus(manifest, gpus), *_other_driver(manifest, driver)], step)
+
+
+def _problem(differences: Sequence[tuple[str, str]], step: Step) -> Problem | None:
+    """The first difference, with the others as its detail."""
     if not differences:
         return None
     subject, message = differences[0]
@@ -70,6 +91,23 @@ def _differences(
         yield "containers", f"the snapshot has containers {_names(saved)}, the actor has {_names(wanted)}"
     if not manifest.restorable:
         yield "containers", "every container of the snapshot has exited, so there is nothing to restore"
+
+
+def _other_gpus(manifest: Manifest, gpus: Mapping[str, Sequence[Gpu]]) -> Iterator[tuple[str, str]]:
+    for container in manifest.containers:
+        name, now = container.name, gpus.get(container.name, ())
+        if len(container.gpus) != len(now):
+            yield name, f"container {name} had {len(container.gpus)} GPUs in the snapshot, here it has {len(now)}"
+            continue
+        for then, gpu in zip(container.gpus, now, strict=True):
+            if then.model != gpu.model:
+                yield name, f"GPU {then.ordinal} of {name} was {then.model} in the snapshot, here it is {gpu.model}"
+
+
+def _other_driver(manifest: Manifest, driver: str | None) -> Iterator[tuple[str, str]]:
+    # Without a GPU on either side there is no driver to compare.
+    if manifest.driver and driver and manifest.driver != driver:
+        yield "driver", f"the snapshot was taken with NVIDIA driver {manifest.driver}, here is {driver}"
 
 
 def _names(names: set[str]) -> str:

@@ -21,6 +21,9 @@ async def together(*jobs: Callable[[], Awaitable[None]]) -> None:
     Raises:
         ProblemError, OSError: the first job's, as it was raised.
     """
+    if len(jobs) == 1:  # most often: a group costs more than many a job
+        await jobs[0]()
+        return
     first: list[ProblemError | OSError] = []
 
     async def guarded(job: Callable[[], Awaitable[None]]) -> None:

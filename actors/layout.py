@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from pathlib import Path
 
 import attrs
@@ -13,22 +14,22 @@ class ActorDir:
 
     root: Path
 
-    @property
+    @cached_property
     def assignment(self) -> Path:
         """The admitted assignment."""
         return self.root / "assignment.json"
 
-    @property
+    @cached_property
     def status(self) -> Path:
         """Replaced at each transition, for those who only read files."""
         return self.root / "status.json"
 
-    @property
+    @cached_property
     def journal(self) -> Path:
         """Transitions and progress marks."""
         return self.root / "journal.jsonl"
 
-    @property
+    @cached_property
     def snapshots(self) -> Path:
         """One directory per snapshot."""
         return self.root / "snapshots"
@@ -37,7 +38,7 @@ class ActorDir:
         """Checkpoint files, then manifest.json last."""
         return self.snapshots / snapshot_id
 
-    @property
+    @cached_property
     def logs(self) -> Path:
         """One file per container."""
         return self.root / "logs"
@@ -67,7 +68,7 @@ class StateDir:
         """The directory of one actor."""
         return ActorDir(self.root.joinpath("actors", uid))
 
-    @property
+    @cached_property
     def sandboxes(self) -> Path:
         """One directory per activation."""
         return self.root / "sandboxes"
@@ -75,6 +76,11 @@ class StateDir:
     def activation(self, activation_id: str) -> Path:
         """The place of runsc's root, the bundles and the record of one activation."""
         return self.sandboxes / activation_id
+
+    @property
+    def cdi(self) -> Path:
+        """One directory per identity of a CDI spec."""
+        return self.root / "cdi"
 
     @property
     def refused(self) -> Path:

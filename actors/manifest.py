@@ -9,6 +9,7 @@ Source: DESIGN, "JSON shapes".
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, TypeVar, get_args
 
 import attrs
@@ -34,6 +35,7 @@ CHECKPOINT_FILES: Final = ("checkpoint.img", "pages_meta.img", "pages.img")
 """What runsc writes without compression; measured on runsc 20240729."""
 
 _MANIFEST_BYTES_MAX: Final = 64 << 20  # it may repeat the arguments of many containers
+_SMALL_BYTES: Final = 1 << 14  # most have some two thousand
 _NAME_BYTES_MAX: Final = 255
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 
@@ -264,21 +266,36 @@ def parse_manifest(data: bytes, *, path: Path, step: Step = Step.RESTORE) -> Man
     if len(data) > _MANIFEST_BYTES_MAX:
         raise ProblemError(_too_large(step, path))
     try:
-        document = parse_object(data)
+        return _parse_again(data) if len(data) <= _SMALL_BYTES else _parse(data)
+    except _FormatError as error:
+        raise ProblemError(_problem(step, error.reason, path, f"{path} has {error}")) from error
     except StrictJsonError as error:
         raise ProblemError(_problem(step, Reason.SNAPSHOT_CORRUPT, path, f"{path} is damaged: {error}")) from error
-    version = document.get("v")
-    if isinstance(version, int) and not isinstance(version, bool) and version > FORMAT:
-        message = f"{path} has format {version}; this version reads up to {FORMAT}"
-        raise ProblemError(_problem(step, Reason.NEWER_FORMAT, path, message))
-    if isinstance(version, bool) or version != FORMAT:
-        message = f"{path} has no known format: {version!r}"
-        raise ProblemError(_problem(step, Reason.SNAPSHOT_CORRUPT, path, message))
-    try:
-        return _CONVERTER.structure(document, Manifest)
     except Exception as error:  # cattrs raises groups, KeyError, TypeError, ValueError
         said = "; ".join(cattrs.transform_error(error, path="$", format_exception=_say))
         raise ProblemError(_problem(step, Reason.SNAPSHOT_CORRUPT, path, f"{path} is damaged: {said}")) from error
+
+
+class _FormatError(Exception):
+    """Raised for another format than ours."""
+
+    def __init__(self, reason: Reason, text: str) -> None:
+        super().__init__(text)
+        self.reason = reason
+
+
+def _parse(data: bytes) -> Manifest:
+    document = parse_object(data)
+    version = document.get("v")
+    if isinstance(version, int) and not isinstance(version, bool) and version > FORMAT:
+        raise _FormatError(Reason.NEWER_FORMAT, f"format {version}; this version reads up to {FORMAT}")
+    if isinstance(version, bool) or version != FORMAT:
+        raise _FormatError(Reason.SNAPSHOT_CORRUPT, f"no known format: {version!r}")
+    return _CONVERTER.structure(document, Manifest)
+
+
+# The same bytes are the same manifest, and each is read again at every suspend, restore and release of its actor.
+_parse_again: Final = lru_cache(maxsize=256)(_parse)
 
 
 def _too_large(step: Step, path: Path) -> Problem:

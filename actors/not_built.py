@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 class Feature(enum.Enum):
     """A capability that a document can ask for."""
 
-    DEVICE_CLAIMS = enum.auto()
     NETWORK_PORTS = enum.auto()
     NETWORK_EGRESS = enum.auto()
     LIFECYCLE_HOOKS = enum.auto()
@@ -48,7 +47,6 @@ class Unbuilt:
 F, U = Feature, Unbuilt
 NOT_BUILT: Final[Mapping[Feature, Unbuilt]] = MappingProxyType(
     {
-        F.DEVICE_CLAIMS: U('containers[].resources.limits["nvidia.com/gpu"]', "passing GPUs through to actors"),
         F.NETWORK_PORTS: U("network.ports", "the actor's network: forwarded ports"),
         F.NETWORK_EGRESS: U("network.egress: Deny", "the actor's network: denied egress"),
         F.LIFECYCLE_HOOKS: U("lifecycle", "hooks before a suspend and after a resume"),

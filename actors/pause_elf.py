@@ -6,7 +6,7 @@ sandbox's root.
 
 With an argument it exits with 0 at once: executed so in the root container, it tells that the sandbox is not frozen.
 
-Source: System V ABI, "Object Files" (ELF-64); pause(2), ppoll(2); the syscall numbers of the two architectures.
+Source: pause(2), ppoll(2); the syscall numbers of the two architectures.
 """
 
 from __future__ import annotations
@@ -17,20 +17,10 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from .static_elf import EM_AARCH64, EM_X86_64, static_elf
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-_LOAD_ADDRESS: Final = 0x40_0000
-_EHDR_BYTES: Final = 64
-_PHDR_BYTES: Final = 56
-_PAGE_BYTES: Final = (
-    0x1_0000  # 64 KiB: the largest page of either architecture, so that the segment loads on every kernel
-)
-
-_ET_EXEC: Final = 2
-_EV_CURRENT: Final = 1
-_PT_LOAD: Final = 1
-_PF_READ_EXECUTE: Final = 5  # PF_R | PF_X
 
 
 class UnsupportedMachineError(ValueError):
@@ -46,7 +36,7 @@ class _Machine:
 
 
 _X86_64: Final = _Machine(
-    62,  # EM_X86_64
+    EM_X86_64,
     bytes.fromhex("48833c2401")  # cmp qword [rsp], 1 argc: the program's own name, and more?
     + bytes.fromhex("7509")  # jne +9             to the exit
     + bytes.fromhex("b822000000")  # mov eax, 34        pause(2)
@@ -59,7 +49,7 @@ _X86_64: Final = _Machine(
 
 # AArch64 has no pause(2); ppoll with no descriptors, no timeout and no mask is what its C library calls instead.
 _AARCH64: Final = _Machine(
-    183,  # EM_AARCH64
+    EM_AARCH64,
     struct.pack(
         "<13I",
         0xF940_03E0,  # ldr x0, [sp]       argc
@@ -91,48 +81,4 @@ def pause_elf(machine: str) -> bytes:
     if found is None:
         message = f"no pause program for {machine!r}; known are {', '.join(sorted(_MACHINES))}"
         raise UnsupportedMachineError(message)
-    size_bytes = _EHDR_BYTES + _PHDR_BYTES + len(found.code)
-    return _elf_header(found.elf_number) + _program_header(size_bytes) + found.code
-
-
-def _elf_header(machine_number: int) -> bytes:
-    identification = b"\x7fELF" + bytes(
-        (
-            2,  # EI_CLASS: 64 bits
-            1,  # EI_DATA: little-endian
-            _EV_CURRENT,  # EI_VERSION
-            0,  # EI_OSABI: System V
-        )
-    )
-    return struct.pack(
-        "<16sHHIQQQIHHHHHH",
-        identification,  # e_ident, padded with zeros to 16 bytes
-        _ET_EXEC,  # e_type
-        machine_number,  # e_machine
-        _EV_CURRENT,  # e_version
-        _LOAD_ADDRESS + _EHDR_BYTES + _PHDR_BYTES,  # e_entry: the code follows the two headers
-        _EHDR_BYTES,  # e_phoff: the program header follows this one
-        0,  # e_shoff: no section headers
-        0,  # e_flags
-        _EHDR_BYTES,  # e_ehsize
-        _PHDR_BYTES,  # e_phentsize
-        1,  # e_phnum
-        0,  # e_shentsize
-        0,  # e_shnum
-        0,  # e_shstrndx
-    )
-
-
-def _program_header(size_bytes: int) -> bytes:
-    """Map the whole file, headers included, read-only and executable."""
-    return struct.pack(
-        "<IIQQQQQQ",
-        _PT_LOAD,  # p_type
-        _PF_READ_EXECUTE,  # p_flags
-        0,  # p_offset: from the file's beginning
-        _LOAD_ADDRESS,  # p_vaddr
-        _LOAD_ADDRESS,  # p_paddr: not used, equal by custom
-        size_bytes,  # p_filesz
-        size_bytes,  # p_memsz
-        _PAGE_BYTES,  # p_align
-    )
+    return static_elf(found.elf_number, found.code)

@@ -31,8 +31,10 @@ if TYPE_CHECKING:
 TOOLKIT_VARIABLE: Final = "ATE_NVIDIA_TOOLKIT_HOST_PATH"
 _GPU_TAINT: Final = GPU_RESOURCE
 """The taint that GPU nodes carry by convention has the name of the resource."""
-_TOLERATES_ALL: Final = ""
-"""A toleration without a key (operator Exists) fits every taint."""
+_EXISTS, _EQUAL = "Exists", "Equal"
+"""Operators of tolerations; one that Exists without a key fits every taint."""
+_NO_SCHEDULE: Final = "NoSchedule"
+"""The effect that GPU nodes' taint has; a toleration without an effect fits all."""
 _ENTRIES_MAX: Final = 1024
 _CONTAINERS_MAX: Final = 64
 
@@ -72,7 +74,7 @@ class _PoolSpec:
     sandbox: Field[str]
     template: Field[_PoolTemplate]
     node_selector: Field[dict[str, str]]
-    tolerated: Field[tuple[str, ...]]
+    tolerated: Field[tuple[bool, ...]]
 
 
 @attrs.frozen(kw_only=True)
@@ -129,7 +131,7 @@ def _pool_spec(node: Node, spot: Spot, owner: str) -> _PoolSpec:
         sandbox=record.optional("sandboxClass", given_text, SandboxClass.GVISOR.value),
         template=record.optional("template", lambda part, at: _pool_template(part, at, owner), _PoolTemplate()),
         node_selector=record.optional("nodeSelector", map_of(given_text, most=_ENTRIES_MAX), {}),
-        tolerated=record.optional("tolerations", list_of(_toleration_key, most=_ENTRIES_MAX), ()),
+        tolerated=record.optional("tolerations", list_of(_toleration, most=_ENTRIES_MAX), ()),
     )
 
 
@@ -147,13 +149,19 @@ def _resources(node: Node, spot: Spot, owner: str) -> ResourceFields:
 def _variable_name(node: Node, spot: Spot) -> str:
     record = Record.open(node, spot)
     name = record.required("name", given_text)
-    value = record.optional("value", any_text, "")
-    # A variable without a value (it may come from elsewhere, by valueFrom) still counts as set.
-    return name.value if value.is_usable else ""
+    value = record.optional("value", any_text, None)
+    # One whose value comes from elsewhere (valueFrom) counts as set; one that is set to nothing does not.
+    return name.value if value.is_usable and value.value != "" else ""
 
 
-def _toleration_key(node: Node, spot: Spot) -> str:
-    return Record.open(node, spot).optional("key", given_text, _TOLERATES_ALL).value
+def _toleration(node: Node, spot: Spot) -> bool:
+    """Whether it lets a pod onto a node with the taint of GPUs."""
+    record = Record.open(node, spot)
+    key = record.optional("key", given_text, "")
+    operator = record.optional("operator", given_text, _EQUAL)
+    effect = record.optional("effect", given_text, "")
+    fits = key.value == _GPU_TAINT or (not key.value and operator.value == _EXISTS)
+    return fits and effect.value in {"", _NO_SCHEDULE}
 
 
 def _template_container(node: Node, spot: Spot) -> _TemplateContainer:
@@ -187,7 +195,7 @@ def _advice(spec: _PoolSpec) -> tuple[Advice, ...]:
     if spec.node_selector.is_usable and not spec.node_selector.value:
         message = "no node selector: the pods go to any node with such a device, whatever its model"
         found.append(Advice("spec.nodeSelector", message))
-    if spec.tolerated.is_usable and not {_GPU_TAINT, _TOLERATES_ALL} & set(spec.tolerated.value):
+    if spec.tolerated.is_usable and not any(spec.tolerated.value):
         message = f"no toleration of {_GPU_TAINT}: where GPU nodes carry that taint, the pods stay Pending"
         found.append(Advice("spec.tolerations", message))
     if TOOLKIT_VARIABLE not in spec.template.value.variables:

@@ -51,10 +51,12 @@ async def prove(
     async def sync() -> None:
         await _reported(partial(files.sync_tree, directory), directory, step)
 
-    async def digest(name: str) -> None:
-        digests[name] = await _reported(partial(files.digest, directory / name), directory, step)
+    async def digest() -> None:
+        # One after the other: nearly all of it is in one of them.
+        for name in sizes:
+            digests[name] = await _reported(partial(files.digest, directory / name), directory, step)
 
-    await together(sync, *(partial(digest, name) for name in sizes))
+    await together(sync, digest)
     return tuple(SnapshotFile(name=name, size_bytes=sizes[name], blake3=digests[name]) for name in sorted(sizes))
 
 
@@ -64,14 +66,11 @@ async def verify(files: Files, directory: Path, manifest: Manifest, *, step: Ste
     Raises:
         ProblemError: SnapshotCorrupt, once for each file that differs, in the manifest's order.
     """
-    faults = {file.name: await _fault_of_size(files, directory, file) for file in manifest.files}
-
-    async def compare(file: SnapshotFile) -> None:
-        faults[file.name] = await _fault_of_content(files, directory, file)
-
-    # A wrong size is known at once; hashing gigabytes would only delay it.
+    paths = {file.name: directory / file.name for file in manifest.files}
+    faults = {file.name: await _fault_of_size(files, paths[file.name], file) for file in manifest.files}
+    # A wrong size is known at once; hashing gigabytes would only delay it. Nearly all of them are in one file.
     if not any(faults.values()):
-        await together(*(partial(compare, file) for file in manifest.files))
+        faults = {file.name: await _fault_of_content(files, paths[file.name], file) for file in manifest.files}
     problems = [
         Problem(
             step=step,
@@ -114,9 +113,9 @@ def _unproven(step: Step, directory: Path, message: str) -> Problem:
     return Problem(step=step, reason=Reason.RUNTIME_FAILED, subject=str(directory), message=message)
 
 
-async def _fault_of_size(files: Files, directory: Path, file: SnapshotFile) -> str | None:
+async def _fault_of_size(files: Files, path: Path, file: SnapshotFile) -> str | None:
     try:
-        found = await files.lstat(directory / file.name)
+        found = await files.lstat(path)
     except OSError as error:
         return f"cannot be read: {error.strerror or error}"
     if found is None:
@@ -128,9 +127,9 @@ async def _fault_of_size(files: Files, directory: Path, file: SnapshotFile) -> s
     return None
 
 
-async def _fault_of_content(files: Files, directory: Path, file: SnapshotFile) -> str | None:
+async def _fault_of_content(files: Files, path: Path, file: SnapshotFile) -> str | None:
     try:
-        digest = await files.digest(directory / file.name)
+        digest = await files.digest(path)
     except OSError as error:
         return f"cannot be read: {error.strerror or error}"
     return None if digest == file.blake3 else f"has BLAKE3 {digest}, the manifest says {file.blake3}"

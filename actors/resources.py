@@ -79,8 +79,6 @@ class ResourceFields:
     limits: Mapping[str, Field[int]] = attrs.field(factory=dict)
     claims: tuple[Claim, ...] = ()
     """Device limits above zero whose class can be injected, in document order."""
-    contested: frozenset[str] = frozenset()
-    """Names whose request is wrong or does not fit the limit; reported."""
 
     def build(self) -> Resources:
         """The limits as exact numbers.
@@ -115,8 +113,8 @@ def resource_fields(record: Record, owner: str) -> ResourceFields:
     none: dict[str, Field[int]] = {}
     limits = record.optional("limits", lambda part, at: amounts(part, at, owner), none)
     requests = record.optional("requests", lambda part, at: amounts(part, at, owner), none)
-    contested = _check_requests(requests.value, limits.value, owner)
-    return ResourceFields(limits=limits.value, claims=_claims(limits.value, owner), contested=contested)
+    _check_requests(requests.value, limits.value, owner)
+    return ResourceFields(limits=limits.value, claims=_claims(limits.value, owner))
 
 
 def amounts(node: Node, spot: Spot, owner: str) -> dict[str, Field[int]]:
@@ -199,16 +197,12 @@ def _amount(node: Node, spot: Spot, owner: str) -> int:
     return count
 
 
-def _check_requests(requests: Mapping[str, Field[int]], limits: Mapping[str, Field[int]], owner: str) -> frozenset[str]:
-    """Report the requests that do not fit; the names of these and of those that are refused already."""
-    contested = set()
+def _check_requests(requests: Mapping[str, Field[int]], limits: Mapping[str, Field[int]], owner: str) -> None:
+    """Report the requests that do not fit; those that are refused already are passed over."""
     for name, request in requests.items():
         misfit = _misfit(name, request.value, limits.get(name), owner) if request.is_usable else None
         if misfit is not None:
             request.spot.report(*misfit)
-        if misfit is not None or not request.is_usable:
-            contested.add(name)
-    return frozenset(contested)
 
 
 def _misfit(name: str, request: int, limit: Field[int] | None, owner: str) -> tuple[Reason, str] | None:

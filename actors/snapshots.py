@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote, urlsplit
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
 
 KEPT: Final = 2
 """Snapshots that stay on the worker per actor: the newest, and the one before it."""
+
+REMOVED_NAME: Final = ".removed-manifest.json"
+"""What the manifest of a snapshot that is being removed is called."""
 
 _ID: Final = re.compile(r"s[0-9a-f]{16}")
 
@@ -145,7 +149,9 @@ async def remove(files: Files, directory: Path) -> None:
     Raises:
         OSError: something of it stays.
     """
-    await files.remove_file(directory / MANIFEST_NAME)
+    with suppress(FileNotFoundError):
+        # A removal is not durable, a rename is: no power cut brings back a manifest of files that are gone.
+        await files.rename(directory / MANIFEST_NAME, directory / REMOVED_NAME)
     await files.remove_tree(directory)
 
 

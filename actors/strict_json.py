@@ -45,6 +45,7 @@ class _Twice(dict[str, Any]):
     key: str
 
 
+_BYTE_ORDER_MARK: Final = "\ufeff"
 _DELETE: Final = b"\x7f"
 """The one ASCII character that only Python's writer escapes."""
 _NESTED: Final = frozenset({dict, list, _Twice})
@@ -66,12 +67,7 @@ def parse(data: bytes) -> object:
     """
     twice: list[_Twice] = []
     try:
-        document: object = json.loads(
-            data.decode("utf-8"),
-            object_pairs_hook=partial(_object, twice),
-            parse_constant=_refuse_constant,
-            parse_float=_finite,
-        )
+        document = _loads(data.decode("utf-8"), twice)
     except UnicodeDecodeError as error:
         raise StrictJsonError("$", f"not UTF-8 at byte {error.start}") from error
     except json.JSONDecodeError as error:
@@ -83,6 +79,18 @@ def parse(data: bytes) -> object:
     if twice or _is_too_deep(document):
         _look_through(document)
     return document
+
+
+def _loads(text: str, twice: list[_Twice]) -> object:
+    """Nearly every document has no key twice, and one decoder is enough for all of those."""
+    with suppress(_TwiceError):
+        if not text.startswith(_BYTE_ORDER_MARK):
+            document: object = _DECODER.decode(text)
+            return document
+    again: object = json.loads(
+        text, object_pairs_hook=partial(_object, twice), parse_constant=_refuse_constant, parse_float=_finite
+    )
+    return again
 
 
 def parse_object(data: bytes) -> JsonObject:
@@ -133,6 +141,17 @@ def _object(twice: list[_Twice], pairs: list[tuple[str, Any]]) -> JsonObject:
     return found
 
 
+class _TwiceError(Exception):
+    """Raised for a key that stands twice."""
+
+
+def _object_without(pairs: list[tuple[str, Any]]) -> JsonObject:
+    document = dict(pairs)
+    if len(document) != len(pairs):
+        raise _TwiceError
+    return document
+
+
 def _refuse_constant(word: str) -> NoReturn:
     message = f"{word} is no JSON number"
     raise ValueError(message)
@@ -144,6 +163,11 @@ def _finite(text: str) -> float:
         message = f"the number {text[:40]} is out of range"
         raise ValueError(message)
     return value
+
+
+_DECODER: Final = json.JSONDecoder(
+    object_pairs_hook=_object_without, parse_constant=_refuse_constant, parse_float=_finite
+)
 
 
 def _is_too_deep(document: object) -> bool:

@@ -60,6 +60,7 @@ LIES: Final[Mapping[tuple[str, str], Mapping[str, Untruth]]] = MappingProxyType(
         ("files", "list_directory"): {"empty": Untruth(twist=lambda _: ())},
         ("files", "stat"): {"absent": Untruth(twist=_nothing)},
         ("files", "lstat"): {"absent": Untruth(twist=_nothing)},
+        ("files", "read_link"): {"none": Untruth(twist=_nothing)},
         ("files", "digest"): {"other": Untruth(twist=_other_digit)},
         ("files", "sha256"): {"other": Untruth(twist=_other_digit)},
         ("files", "free_bytes"): {
@@ -68,10 +69,12 @@ LIES: Final[Mapping[tuple[str, str], Mapping[str, Untruth]]] = MappingProxyType(
         },
         ("files", "replace"): _NOT_DONE,
         ("files", "replace_executable"): _NOT_DONE,
+        ("files", "replace_readable"): _NOT_DONE,
         ("files", "append"): _NOT_DONE,
         ("files", "append_durably"): _NOT_DONE,
         ("files", "truncate"): _NOT_DONE,
         ("files", "make_directory"): _NOT_DONE,
+        ("files", "make_links"): _NOT_DONE,
         ("files", "rename"): _NOT_DONE,
         ("files", "remove_file"): _NOT_DONE,
         ("files", "remove_tree"): _NOT_DONE,
@@ -91,6 +94,11 @@ LIES: Final[Mapping[tuple[str, str], Mapping[str, Untruth]]] = MappingProxyType(
         ("processes", "kill_and_wait"): _NOT_DONE,
         ("processes", "signal"): _NOT_DONE,
         ("watch", "next"): {"everything": Untruth(twist=lambda _: frozenset())},
+        ("gpus", "receive"): {
+            "ended": Untruth(twist=lambda _: b""),
+            "babble": Untruth(twist=lambda _: b"no fact\n"),
+            "short": Untruth(twist=lambda data: data[: len(data) // 2]),
+        },
         ("wall", "now_s"): {
             "anHourBack": Untruth(twist=lambda now_s: now_s - 3600),
             "anHourOn": Untruth(twist=lambda now_s: now_s + 3600),

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 import trio
 
-from sim.documents import actor, container, counter
+from sim.documents import IDLE, actor, container, counter
+from sim.world.gpus import Driver, some_gpus
 from sim.world.world import Machine
 from statemachine.states import State
 
@@ -64,6 +65,16 @@ _THREE: Final = actor(
 _MISSING: Final = actor("a1", container(command=["/bin/no-such-thing"]))
 _FAILING: Final = actor("a1", container(command=["sh", "-c", "sleep 0.2; exit 3"]), restartPolicy="OnFailure")
 _ENDING: Final = actor("a1", container(command=["sh", "-c", "sleep 0.3; exit 0"]))
+
+
+def claiming(name: str, count: int, **more: Any) -> dict[str, Any]:
+    """A container that does nothing, with so many GPUs."""
+    return container(name, IDLE, resources={"limits": {"nvidia.com/gpu": count}}, **more)
+
+
+_CLAIMING: Final = actor("a1", claiming("trainer", 1), claiming("eval", 1), container("logger", IDLE))
+_OTHER: Final = actor("a2", claiming("solo", 1))
+_GPUS: Final = Machine(gpus=some_gpus(3, minors=(5, 2, 3)), driver=Driver(version="550.90.07"))
 
 
 async def _run_and_stop(here: Stage) -> None:
@@ -144,6 +155,34 @@ async def _new_generations(here: Stage) -> None:
     await here.wait(State.SUSPENDED)
 
 
+async def _claimed_gpus(here: Stage) -> None:
+    """Beside another holder, and on other GPUs after the resume."""
+    await here.submit(_CLAIMING)
+    await here.wait(State.RUNNING)
+    await here.suspend()
+    await here.submit(_OTHER)
+    await here.wait(State.RUNNING, "a2")
+    await here.resume()
+    await here.stop("a2")
+    await here.stop()
+
+
+async def _lost_gpu(here: Stage) -> None:
+    """The one of `trainer` falls off the bus and comes back."""
+    await here.submit(_CLAIMING)
+    await here.wait(State.RUNNING)
+    here.world.gpus.lose(2)
+    await here.until(State.FAILED)
+    here.world.gpus.recover(2)
+    await here.submit(asked(_CLAIMING, 2, "Running"))
+    await here.wait(State.RUNNING)
+    await here.stop()
+
+
+def _reset_gpus(world: World) -> None:
+    world.gpus.recover(2)
+
+
 _ALL: Final = (
     ActorLife(name="run-stop", play=_run_and_stop, document=_COUNTER),
     ActorLife(name="suspend-resume", play=_suspend_and_resume, document=_COUNTER),
@@ -159,6 +198,8 @@ _ALL: Final = (
     ActorLife(name="backing-off", play=_backing_off, document=_FAILING),
     ActorLife(name="ends-by-itself", play=_ends_by_itself, document=_ENDING),
     ActorLife(name="new-generations", play=_new_generations, document=_COUNTER),
+    ActorLife(name="claimed-gpus", play=_claimed_gpus, document=_CLAIMING, machine=_GPUS),
+    ActorLife(name="lost-gpu", play=_lost_gpu, document=_CLAIMING, machine=_GPUS, mend=_reset_gpus),
 )
 LIVES: Final[Mapping[str, ActorLife]] = MappingProxyType({each.name: each for each in _ALL})
 """By name. Together they perform every command of the table that is performed today."""

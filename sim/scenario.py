@@ -60,6 +60,7 @@ class Stage:
 
     def __init__(self, world: World) -> None:
         self.world = world
+        self._socket = world.settings.control_socket
 
     @property
     def worker(self) -> Incarnation:
@@ -114,9 +115,7 @@ class Stage:
         Raises:
             ProblemError: what the worker refused or failed with.
         """
-        return await client.call(
-            self.world.client, self.world.settings.control_socket, op, bound_s=PATIENCE_S, **arguments
-        )
+        return await client.call(self.world.client, self._socket, op, bound_s=PATIENCE_S, **arguments)
 
     async def submit(self, document: Mapping[str, Any]) -> Any:
         """Submit an assignment; returns at admission."""
@@ -163,20 +162,19 @@ class Stage:
             ProblemError: what was asked for was refused.
             NotReachedError: it did not come.
         """
+        if self.state(uid) == state:
+            return
         refusals: list[ProblemError] = []
-        missed: list[NotReachedError] = []
-        with trio.CancelScope() as scope:
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._go, state, uid, refusals, scope)
-                try:
-                    await self.until(state, uid)
-                except NotReachedError as error:
-                    missed.append(error)
-                scope.cancel()
+        going, patience = trio.CancelScope(), trio.CancelScope()
+        # Beside, and not waited for: in the turns that its end takes the actor would go on.
+        self.world.beside(self._go, state, uid, refusals, going, patience)
+        try:
+            with patience:
+                await self.until(state, uid)
+        finally:
+            going.cancel()
         if refusals:
             raise refusals[0]
-        if missed:
-            raise missed[0]
 
     async def until(self, state: State, uid: str = "a1") -> None:
         """Wait until the actor comes to a state, or is there; whatever leads to it.
@@ -197,17 +195,25 @@ class Stage:
         why = next((f", last problem {move.reason}" for move in reversed(moves) if move.reason), "")
         raise NotReachedError(f"actor {uid} is {self.state(uid)} after {PATIENCE_S:g} s and not {state}{why}")
 
-    async def _go(self, state: State, uid: str, refusals: list[ProblemError], scope: trio.CancelScope) -> None:
-        """Ask for what leads to a state; from where the actor is now."""
-        if self.state(uid) == state:
-            return
-        for where, op in WAYS.get(state, ()):
-            await self.until(where, uid)
+    async def _go(
+        self,
+        state: State,
+        uid: str,
+        refusals: list[ProblemError],
+        going: trio.CancelScope,
+        patience: trio.CancelScope,
+    ) -> None:
+        """Ask for what leads to a state, from where the actor is now; a refusal ends the patience."""
+        with going:
             try:
-                await self.ask(op, uid=uid)
+                for where, op in WAYS.get(state, ()):
+                    await self.until(where, uid)
+                    await self.ask(op, uid=uid)
+            except NotReachedError:
+                return  # whoever waits for what comes after it learns that
             except ProblemError as error:
                 refusals.append(error)
-                scope.cancel()
+                patience.cancel()
 
     # ---- faults
 

@@ -79,6 +79,12 @@ _t.go(S.VERIFYING, e.ContainersVerified, S.RUNNING, FOLLOW, when=g.HasPending, r
 _t.go(S.VERIFYING, e.ContainersVerified, S.RUNNING, when=~g.HasPending)
 
 # ---- the way up: what goes wrong
+# Inject looks at the snapshot as restore does, and refuses it likewise.
+_t.go(
+    S.INJECTING, e.RestoreRefused, S.ROLLING_BACK, ROLL_BACK,
+    when=g.FromSnapshot, remember=(u.FirstCause, u.EndSuspended),
+)  # fmt: skip
+_t.ignore(S.INJECTING, e.RestoreRefused, "a cold start restores nothing", when=~g.FromSnapshot)
 # Refused means that the step made nothing: without a grant there is nothing to undo.
 _t.go(
     S.RESTORING, e.RestoreRefused, S.SUSPENDED,

@@ -6,6 +6,7 @@ A document that is refused changes nothing and does not move the generation.
 from __future__ import annotations
 
 import enum
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Final, Protocol
 
 import anyio
@@ -26,6 +27,7 @@ from supervisor.mailbox import Adoption
 from supervisor.memory import adapt, first_memory, require_something_to_suspend
 
 if TYPE_CHECKING:
+    from contextlib import AbstractAsyncContextManager
     from pathlib import Path
 
     from actors.ports import Files
@@ -83,6 +85,14 @@ class Roster(Protocol):
 
         Raises:
             ProblemError: WorkerFull, WorkerDraining.
+        """
+        ...
+
+    def booked(self, assignment: WorkerAssignment) -> AbstractAsyncContextManager[None]:
+        """Book the GPUs that it claims, if any; a booking is given back when the body raises.
+
+        Raises:
+            ProblemError: GpuNotDetected, CdiModeRequired, MigUnsupported, InsufficientGpus.
         """
         ...
 
@@ -182,7 +192,8 @@ class Admission:
         self.roster.require_room(assignment.uid)
         source = await self._source(assignment, None)
         require_something_to_suspend(assignment, source)
-        await self.roster.begin(assignment, first_memory(assignment, source))
+        async with self._booked(assignment):
+            await self.roster.begin(assignment, first_memory(assignment, source))
         return Effect.BEGUN
 
     async def _update(self, life: Life, assignment: WorkerAssignment) -> Effect:
@@ -193,10 +204,15 @@ class Admission:
         adoption = Adoption(
             assignment=assignment, actor=lambda actor: adapt(actor, assignment), source=source if named else None
         )
-        outcome = await life.ask(_request(assignment, source), adoption)
-        if isinstance(outcome, Refused):
-            raise ProblemError(outcome.problem)
+        async with self._booked(assignment):
+            outcome = await life.ask(_request(assignment, source), adoption)
+            if isinstance(outcome, Refused):
+                raise ProblemError(outcome.problem)
         return Effect.UPDATED
+
+    def _booked(self, assignment: WorkerAssignment) -> AbstractAsyncContextManager[None]:
+        """Only who is to run needs GPUs."""
+        return self.roster.booked(assignment) if _runs(assignment) else nullcontext()
 
     async def _source(self, assignment: WorkerAssignment, last_good: Snapshot | None) -> Snapshot | None:
         """The snapshot to run from: the one that is named, else the good one here, unless a cold start is wanted."""

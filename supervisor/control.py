@@ -9,6 +9,7 @@ Source: DESIGN, "CLI".
 from __future__ import annotations
 
 import enum
+import math
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -37,6 +38,7 @@ LINE_TIMEOUT_S: Final = 30.0
 """A client that does not finish its line by then is closed."""
 ANSWER_TIMEOUT_S: Final = 30.0
 """A client that does not take its answer by then is closed."""
+CLOSE_TIMEOUT_S: Final = 1.0
 CONNECTIONS_MAX: Final = 512
 CHUNK_BYTES: Final = 1 << 16
 
@@ -84,6 +86,8 @@ class ControlServer:
 
         Returns: False when all of them wait for an answer.
         """
+        if len(self._clients) < CONNECTIONS_MAX:
+            return True
         here = [client for client in self._clients.values() if not client.scope.cancel_called]
         if len(here) < CONNECTIONS_MAX:
             return True
@@ -96,31 +100,36 @@ class ControlServer:
         return True
 
     async def _serve(self, number: int, client: _Client) -> None:
+        is_closed = False
         try:
             with client.scope:
                 await self._talk(number, client, client.connection.stream)
+                client.scope.deadline = anyio.current_time() + CLOSE_TIMEOUT_S
+                await client.connection.stream.aclose()
+                is_closed = True
         except (anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError, OSError):
             return  # the client went away; that is its right
         finally:
             del self._clients[number]
-            await _close(client.connection)
+            if not is_closed:
+                await _close(client.connection)
 
     async def _talk(self, number: int, client: _Client, stream: ByteStream) -> None:
         buffer = bytearray()
         line: bytes | None = b""
         while line is not None:
-            with anyio.move_on_after(LINE_TIMEOUT_S) as patience:
-                line = await _read_line(stream, buffer)
-            if patience.cancelled_caught:
-                return
+            # One scope for all of it, whose deadline moves: what is worked on has none.
+            client.scope.deadline = anyio.current_time() + LINE_TIMEOUT_S
+            line = await _read_line(stream, buffer)
+            client.scope.deadline = math.inf
             if line is not None:
                 client.working = True
-                await _send(stream, await self._answer(line))
+                await _send(client, await self._answer(line))
                 client.working = False
                 # The order is that of the last answer.
                 self._clients[number] = self._clients.pop(number)
             elif len(buffer) > LINE_LIMIT_BYTES:
-                await _send(stream, _refusal(_invalid(f"a line has at most {LINE_LIMIT_BYTES} bytes")))
+                await _send(client, _refusal(_invalid(f"a line has at most {LINE_LIMIT_BYTES} bytes")))
 
     async def _answer(self, line: bytes) -> dict[str, Any]:
         try:
@@ -145,18 +154,18 @@ def _refusal(*problems: Problem) -> dict[str, Any]:
     return {"ok": False, "error": errors[0], "errors": errors}
 
 
-async def _send(stream: ByteStream, answer: dict[str, Any]) -> None:
+async def _send(client: _Client, answer: dict[str, Any]) -> None:
     try:
         line = orjson.dumps(answer)
     except TypeError as error:  # a number or a text that JSON cannot hold
         _log.exception("fault", reason=str(Reason.INTERNAL))
         line = orjson.dumps(_refusal(internal(Step.SUPERVISE, "the answer", error)))
-    with anyio.fail_after(ANSWER_TIMEOUT_S):
-        await stream.send(line + b"\n")
+    client.scope.deadline = anyio.current_time() + ANSWER_TIMEOUT_S
+    await client.connection.stream.send(line + b"\n")
 
 
 async def _close(connection: Connection) -> None:
-    with anyio.move_on_after(1, shield=True):
+    with anyio.move_on_after(CLOSE_TIMEOUT_S, shield=True):
         await connection.stream.aclose()
 
 

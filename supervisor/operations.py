@@ -49,11 +49,12 @@ async def resume(worker: Worker, uid: str) -> State:
     """Ask for Running, from the last good snapshot where there is one.
 
     Raises:
-        ProblemError: ActorNotFound, WorkerDraining, or the machine's refusal.
+        ProblemError: ActorNotFound, WorkerDraining, why its GPUs cannot be had, or the machine's refusal.
     """
     life = worker.require(uid)
     worker.require_open()
-    return await _ask(life, Activate(source=life.actor.last_good, by=By.COMMAND))
+    async with worker.booked(life.assignment):
+        return await _ask(life, Activate(source=life.actor.last_good, by=By.COMMAND))
 
 
 async def stop(worker: Worker, uid: str) -> State:

@@ -23,10 +23,11 @@ from supervisor import control, operations
 from supervisor.admitting import Admission
 from supervisor.control import ControlServer
 from supervisor.directory_intake import DirectoryIntake
+from supervisor.gpu_desk import desk_of
 from supervisor.log_reading import read_log
 from supervisor.recovering import end_leftovers, recover
 from supervisor.runtime import look_at_runtime
-from supervisor.status import actor_status, worker_status
+from supervisor.status import worker_status
 from supervisor.worker import Worker
 
 if TYPE_CHECKING:
@@ -60,7 +61,11 @@ async def run_worker(ports: Ports, settings: Settings) -> None:
     ):
         runtime = await look_at_runtime(ports, settings)
         async with _leaving_no_sandbox(ports, state_dir), anyio.create_task_group() as scope:
-            worker = Worker(ports=ports, settings=settings, state_dir=state_dir, runtime=runtime, scope=scope)
+            gpus = desk_of(ports, settings)
+            worker = Worker(
+                ports=ports, settings=settings, state_dir=state_dir, runtime=runtime, gpus=gpus, scope=scope
+            )
+            scope.start_soon(gpus.run, worker.lose_gpu, name="gpus")
             await _recover(ports, worker, signals)
             if not worker.draining:
                 await _work(ports, settings, worker, signals, scope)
@@ -176,6 +181,7 @@ async def _held(ports: Ports, settings: Settings, state_dir: StateDir) -> AsyncI
             state_dir.root,
             state_dir.actors,
             state_dir.sandboxes,
+            state_dir.cdi,
             state_dir.refused,
         ):
             await ports.files.make_directory(directory)
@@ -216,13 +222,13 @@ def _operations(
     async def status(request: dict[str, Any]) -> Any:
         if request.get("uid") is None:
             return worker_status(worker, boot_id=ports.wall.boot_id())
-        return actor_status(worker.require(control.text(request, "uid")))
+        return worker.status_of(worker.require(control.text(request, "uid")))
 
     async def wait(request: dict[str, Any]) -> Any:
         timeout_s = control.number(request, "timeout_s", default=300.0, largest=WAIT_MAX_S)
         wanted = control.word(request, "state", State)
         life = await operations.wait(worker, control.text(request, "uid"), wanted, timeout_s=timeout_s)
-        return actor_status(life)
+        return worker.status_of(life)
 
     async def logs(request: dict[str, Any]) -> Any:
         life = worker.require(control.text(request, "uid"))

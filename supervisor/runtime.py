@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from actors.pause_elf import UnsupportedMachineError, pause_elf
 from actors.runsc.flags import GlobalFlags
+from actors.runsc.nvproxy import SupportedDrivers
 from actors.runsc.version import runtime_version
 from actors.steps.stage import Runtime
 from statemachine.problem import Problem, ProblemError, Step
@@ -38,9 +39,11 @@ async def look_at_runtime(ports: Ports, settings: Settings) -> Runtime:
         path=settings.runsc,
         version=version,
         sha256=sha256,
-        flags=GlobalFlags(platform=settings.platform, network=settings.network),
+        flags=GlobalFlags(platform=settings.platform, network=settings.network, extra=version.flags),
         machine=machine,
         greenroom=VERSION,
+        nvproxy=settings.nvproxy,
+        drivers=SupportedDrivers(ports.processes, settings.runsc),
     )
 
 

@@ -10,6 +10,8 @@ from actors.codec import rfc3339
 from statemachine.states import State
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from actors.layout import ActorDir
     from actors.ports import Files
     from statemachine.actor import ContainerFate, Snapshot
@@ -26,8 +28,8 @@ _CONTAINER_WORD: Final = {
 """What is said of a container that has no exit code; in every other state it is Waiting."""
 
 
-def actor_status(life: Life) -> dict[str, Any]:
-    """The status object of one actor."""
+def actor_status(life: Life, held: Mapping[str, tuple[str, ...]]) -> dict[str, Any]:
+    """The status object of one actor. `held` is what each of its containers holds: UUIDs of GPUs, by ordinal."""
     actor = life.actor
     return {
         "uid": life.uid,
@@ -38,7 +40,7 @@ def actor_status(life: Life) -> dict[str, Any]:
         "state": str(actor.state),
         "since": rfc3339(life.since_s),
         "error": problem_json(actor.problem),
-        "containers": [_container(fate, actor.state) for fate in actor.containers],
+        "containers": [_container(fate, actor.state, held.get(fate.name, ())) for fate in actor.containers],
         "lastGoodSnapshot": _snapshot(actor.last_good),
     }
 
@@ -57,21 +59,20 @@ def worker_status(worker: Worker, *, boot_id: str) -> dict[str, Any]:
                 "platform": runtime.flags.platform,
             },
             "network": runtime.flags.network,
-            "nvproxy": "off",
-            "gpus": [],
+            "nvproxy": str(worker.settings.nvproxy),
+            "gpus": worker.gpus.as_json(),
             "problems": [
-                {
-                    "file": file,
-                    "subject": problem.subject,
-                    "reason": str(problem.reason),
-                    "message": problem.message,
-                }
-                for file, problems in sorted(worker.refused.items())
-                for problem in problems
+                *(_problem(problem, file) for file, problems in sorted(worker.refused.items()) for problem in problems),
+                *(_problem(problem, None) for problem in worker.gpus.problems()),
             ],
         },
-        "actors": [actor_status(life) for life in worker.lives],
+        "actors": [worker.status_of(life) for life in worker.lives],
     }
+
+
+def _problem(problem: Problem, file: str | None) -> dict[str, Any]:
+    """A problem of the worker's; of a refused document, or (None) of the pod."""
+    return {"file": file, "subject": problem.subject, "reason": str(problem.reason), "message": problem.message}
 
 
 def problem_json(problem: Problem | None) -> dict[str, str] | None:
@@ -110,9 +111,9 @@ def _document(status: dict[str, Any]) -> bytes:
     return orjson.dumps({"v": FORMAT, **status}) + b"\n"
 
 
-def _container(fate: ContainerFate, state: State) -> dict[str, Any]:
+def _container(fate: ContainerFate, state: State, gpus: tuple[str, ...]) -> dict[str, Any]:
     where = _CONTAINER_WORD.get(state, "Waiting") if fate.exit_code is None else "Exited"
-    return {"name": fate.name, "state": where, "exitCode": fate.exit_code, "gpus": []}
+    return {"name": fate.name, "state": where, "exitCode": fate.exit_code, "gpus": list(gpus)}
 
 
 def _snapshot(snapshot: Snapshot | None) -> dict[str, Any] | None:

@@ -15,6 +15,7 @@ from statemachine.reasons import Reason
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from anyio import TaskHandle
     from anyio.abc import TaskGroup
 
     from actors.assignment import WorkerAssignment
@@ -54,13 +55,23 @@ class RunningStep:
     """One step, from its start until its answer is taken. `has_ended` once nothing of it runs any more."""
 
     command: c.Command
-    scope: anyio.CancelScope = attrs.field(factory=anyio.CancelScope)
-    done: anyio.Event = attrs.field(factory=anyio.Event)
+    has_ended: bool = attrs.field(default=False, init=False)
+    task: TaskHandle[None] | None = attrs.field(default=None, init=False)
+    _waited_for: anyio.Event | None = attrs.field(default=None, init=False)
 
-    @property
-    def has_ended(self) -> bool:
-        """Whether it has come to its end; its answer may still wait in the queue."""
-        return self.done.is_set()
+    def end(self) -> None:
+        """Nothing of it runs any more; its answer may still wait in the queue."""
+        self.has_ended = True
+        if self._waited_for is not None:
+            self._waited_for.set()
+
+    async def cancel(self) -> None:
+        """Give it up, and wait for its end."""
+        if self.has_ended or self.task is None:
+            return
+        self._waited_for = anyio.Event()
+        self.task.cancel()
+        await self._waited_for.wait()
 
 
 @attrs.define(kw_only=True)
@@ -79,7 +90,7 @@ class StepRunner:
         """Start a step as a child of the actor's scope."""
         running = RunningStep(command)
         self.current = running
-        children.start_soon(self._run, running, actor, log, name=f"step:{type(command).__name__}")
+        running.task = children.start_soon(self._run, running, actor, log, name=f"step:{type(command).__name__}")
 
     def settle(self) -> None:
         """The current step's answer is taken."""
@@ -90,22 +101,18 @@ class StepRunner:
         running, self.current = self.current, None
         if running is None:
             return
-        running.scope.cancel()
         with anyio.move_on_after(CLEANUP_DEADLINE_S):
-            await running.done.wait()
+            await running.cancel()
 
     async def _run(self, running: RunningStep, actor: Actor, log: Any) -> None:
         name = type(running.command).__name__
         started = anyio.current_time()
-        answer: Event | None = None
         try:
-            with running.scope:
-                answer = await self._answer(running.command, actor, log)
+            answer = await self._answer(running.command, actor, log)
         finally:
-            running.done.set()
+            running.end()
             log.debug("step", command=name, elapsed_s=round(anyio.current_time() - started, 4))
-        if answer is not None:
-            await self.answer(answer, running)
+        await self.answer(answer, running)
 
     async def _answer(self, command: c.Command, actor: Actor, log: Any) -> Event:
         try:

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import contextlib
 import math
-from typing import TYPE_CHECKING, Final
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 import attrs
@@ -17,32 +19,36 @@ from actors.journal import Journal
 from actors.steps.assign import write_assignment
 from actors.steps.performer import Steps
 from actors.steps.stage import Stage
+from statemachine.actor import Resource
 from statemachine.problem import Problem, ProblemError, Step
 from statemachine.reasons import Reason
 from statemachine.states import FINAL, State
 from supervisor.life import Entrance, Life, draining
+from supervisor.mailbox import ClosedMailboxError
 from supervisor.memory import successor_memory
 from supervisor.status import actor_status, status_stands, write_status
 from supervisor.step_runner import internal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import AsyncIterator, Callable
 
     from anyio.abc import TaskGroup
 
     from actors.assignment import WorkerAssignment
     from actors.journal import Mark
-    from actors.layout import StateDir
+    from actors.layout import ActorDir, StateDir
     from actors.ports import Ports
     from actors.steps.stage import Runtime
     from statemachine.actor import Actor, Snapshot
-    from statemachine.events import Event
+    from statemachine.events import Event, GpuLost
+    from supervisor.gpu_desk import WorkerGpus
     from supervisor.settings import Settings
     from supervisor.step_runner import Performer
 
 TOMBSTONE_S: Final = 24 * 3600.0
 """How long the generation of a terminated actor is remembered."""
 TOMBSTONES_MAX: Final = 10_000
+_NEEDS_NO_GPU: Final = FINAL | {State.SUSPENDED, State.FAILED}
 
 _log = structlog.get_logger("greenroom.worker")
 
@@ -52,6 +58,7 @@ class Worker:
 
     Attributes:
         runtime: the runsc that is used.
+        gpus: the desk for its GPUs.
         refused: refused documents of the assignments directory, by file name.
         draining: whether it is shutting down and begins nothing any more.
     """
@@ -63,15 +70,17 @@ class Worker:
         settings: Settings,
         state_dir: StateDir,
         runtime: Runtime,
+        gpus: WorkerGpus,
         scope: TaskGroup,
         performer_for: Callable[[Stage], Performer] = Steps,
     ) -> None:
         """`performer_for` makes what performs the commands of one actor."""
-        self.settings, self.state_dir, self.runtime = settings, state_dir, runtime
+        self.settings, self.state_dir, self.runtime, self.gpus = settings, state_dir, runtime, gpus
         self.refused: dict[str, tuple[Problem, ...]] = {}
         self.draining = False
         self._ports, self._scope, self._performer_for = ports, scope, performer_for
         self._lives: dict[str, Life] = {}
+        self._without_gpus = set[str]()
         self._ended_at_s: dict[str, float] = {}
         self._oldest_end_s = math.inf
         self._arrived = anyio.Event()
@@ -134,6 +143,33 @@ class Worker:
                 )
             )
 
+    @asynccontextmanager
+    async def booked(self, assignment: WorkerAssignment) -> AsyncIterator[None]:
+        """Book the GPUs that an actor claims for what the body asks of it; of a body that raises nothing stays booked.
+
+        Raises:
+            ProblemError: why they cannot be had; WorkerDraining.
+        """
+        is_new = await self.gpus.book(assignment)
+        try:
+            self.require_open()  # NVML may have been waited for, and a drain asks each life once
+            yield
+        except BaseException:
+            if is_new:
+                self.gpus.give_back(assignment.uid)
+            raise
+
+    def status_of(self, life: Life) -> dict[str, Any]:
+        """The status object of one actor."""
+        return actor_status(life, self.gpus.held_by(life.uid))
+
+    async def lose_gpu(self, uid: str, event: GpuLost) -> None:
+        """Tell an actor that a GPU which it holds is lost."""
+        life = self._lives.get(uid)
+        if life is not None:
+            with contextlib.suppress(ClosedMailboxError):
+                await life.feed(event)
+
     async def begin(self, assignment: WorkerAssignment, actor: Actor) -> None:
         """Begin a life: on disk first, then in memory.
 
@@ -195,9 +231,11 @@ class Worker:
             life.end_unstarted()
             self._bury(life)
             # The end may have been journaled by a worker that did not live to tell it; nobody else ever would.
-            if not await status_stands(self._ports.files, self.state_dir.actor(life.uid), actor_status(life)):
+            if not await status_stands(self._ports.files, self.state_dir.actor(life.uid), self.status_of(life)):
                 await self._tell(life)
             return
+        if actor.state in _NEEDS_NO_GPU:
+            self._without_gpus.add(assignment.uid)  # long since, so that it may book before its loop has begun
         self._lives[assignment.uid] = life
         self._start(life, entrance)
 
@@ -231,6 +269,7 @@ class Worker:
             ports=self._ports,
             state_dir=self.state_dir,
             runtime=self.runtime,
+            gpus=self.gpus,
             assignment=assignment,
             note=note,
         )
@@ -239,7 +278,7 @@ class Worker:
             actor=actor,
             journal=journal,
             performer=self._performer_for(stage),
-            on_change=self._tell,
+            on_change=partial(self._tell_in, directory),
             now_s=self._ports.wall.now_s,
             source=source,
         )
@@ -282,12 +321,30 @@ class Worker:
             await self._tell(ended)
 
     async def _tell(self, life: Life) -> None:
-        """Replace the actor's status.json."""
+        await self._tell_in(self.state_dir.actor(life.uid), life)
+
+    async def _tell_in(self, directory: ActorDir, life: Life) -> None:
+        """Settle what follows from the actor's state, and replace its status.json."""
+        self._settle_gpus(life)
         try:
-            await write_status(self._ports.files, self.state_dir.actor(life.uid), actor_status(life))
+            await write_status(self._ports.files, directory, self.status_of(life))
         except OSError as error:
             message = error.strerror or str(error)
             _log.error("unwritten", actor=life.uid, reason=str(Reason.STATE_UNWRITABLE), message=message)
+
+    def _settle_gpus(self, life: Life) -> None:
+        """Who comes to a state in which nothing of it runs needs no GPUs: neither a grant nor a booking.
+
+        It is done when it comes there, and not while it stays: then it may have booked to go on; as it has, where it
+        only passes by because a kept request is about to be followed. A grant that could not be undone is kept, since
+        what could not be ended may still use it.
+        """
+        if life.actor.state not in _NEEDS_NO_GPU:
+            self._without_gpus.discard(life.uid)
+        elif life.uid not in self._without_gpus and not (life.follows or life.begins_anew):
+            self._without_gpus.add(life.uid)
+            if Resource.GRANT not in life.actor.held:
+                self.gpus.give_back(life.uid)
 
     async def _put_back(self, uid: str, before: Life | None) -> None:
         """What was not begun has not moved the generation: neither here nor, as far as it can be written, on disk."""
@@ -317,6 +374,7 @@ class Worker:
                 del self._ended_at_s[uid]
             elif place < surplus or self._ended_at_s[uid] < forgotten_s:
                 del self._ended_at_s[uid], self._lives[uid]
+                self._without_gpus.discard(uid)
         self._oldest_end_s = min(self._ended_at_s.values(), default=math.inf)
 
     def _has_ended(self, life: Life) -> None:

@@ -52,8 +52,8 @@ def capability_sets(names: Sequence[str], claims: Claims) -> dict[str, list[str]
     """Return the five sets: the names bounding, effective and permitted; nothing inheritable or ambient.
 
     An actor that claims a device loses CAP_MKNOD in every application container: with it, a container makes the node of
-    a device that another one was granted. On runsc 20240729 that is no protection yet: as measured, it makes device
-    nodes without looking at the capability.
+    a device that another one was granted. On runsc 20240729 that alone is no protection: as measured, it makes device
+    nodes without looking at the capability, which is what `seccomp` is for.
     """
     granted = allowed(names, claims)
     return {name: [] if name in ("inheritable", "ambient") else list(granted) for name in SETS}

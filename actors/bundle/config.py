@@ -6,15 +6,16 @@ Source: OCI runtime specification 1.0.2; the annotations are those that measured
 from __future__ import annotations
 
 import re
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from . import capabilities, mounts
+from . import capabilities, mounts, seccomp
 from .capabilities import Claims
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
 
     from actors.assignment import Resources, Rootfs, User, WorkerAssignment
@@ -33,6 +34,7 @@ SANDBOX_ID: Final = "io.kubernetes.cri.sandbox-id"
 DEFAULT_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 NOBODY: Final = 65534
 
+NO_ANNOTATIONS: Final[Mapping[str, str]] = MappingProxyType({})
 _NAMESPACES: Final = ("pid", "ipc", "uts", "mount", "network")
 _OPEN_FILES_SOFT, _OPEN_FILES_HARD = 1024, 524_288
 _CPU_PERIOD_US: Final = 100_000
@@ -93,12 +95,20 @@ def container_config(
         "hostname": hostname,
         "mounts": [mount.as_json() for mount in (*mounts.DEFAULT, *extra_mounts)],
         "annotations": membership.annotations(),
-        "linux": {"namespaces": [{"type": name} for name in _NAMESPACES], "resources": resources(limits)},
+        "linux": seccomp.confined(
+            {"namespaces": [{"type": name} for name in _NAMESPACES], "resources": resources(limits)}, claims
+        ),
     }
 
 
-def pause_config(rootfs: Path, *, hostname: str) -> JsonObject:
-    """Return the config.json of the sandbox's root: no capability, no privilege, nothing writable, never a device."""
+def pause_config(rootfs: Path, *, hostname: str, annotations: Mapping[str, str] = NO_ANNOTATIONS) -> JsonObject:
+    """Return the config.json of the sandbox's root: no capability, no privilege, nothing writable, never a device.
+
+    Args:
+        rootfs: where its program is.
+        hostname: the actor's.
+        annotations: more of them, for the sandbox as a whole.
+    """
     process = _process(
         argv=PAUSE_ARGV,
         env=(),
@@ -112,7 +122,7 @@ def pause_config(rootfs: Path, *, hostname: str) -> JsonObject:
         "root": {"path": str(rootfs), "readonly": True},
         "hostname": hostname,
         "mounts": [mounts.PROC.as_json()],
-        "annotations": Membership(name=PAUSE_NAME, sandbox_id=None).annotations(),
+        "annotations": {**annotations, **Membership(name=PAUSE_NAME, sandbox_id=None).annotations()},
         "linux": {"namespaces": [{"type": name} for name in _NAMESPACES], "resources": {"devices": [_no_device()]}},
     }
 

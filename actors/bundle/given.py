@@ -3,7 +3,8 @@
 Everything that Greenroom does not name stays as it was given, hooks and unknown members included: whoever assigns an
 actor may run what he likes in it, and hooks are his. What is named: the root's path and bind sources become absolute,
 there is no terminal, the annotations are ours, of namespaces only the network may be an existing one, cgroups are not
-the bundle's to choose, every device node has a mode, and CAP_MKNOD goes where a device is claimed.
+the bundle's to choose, every device node has a mode, and where a device is claimed CAP_MKNOD goes and the seccomp
+profile, which counts only there, also refuses to make device nodes.
 
 Source: OCI runtime specification 1.0.2, config.md and config-linux.md.
 """
@@ -21,7 +22,7 @@ from actors.strict_json import StrictJsonError, member, parse_object, type_name
 from statemachine.problem import Problem, ProblemError, Step
 from statemachine.reasons import Reason
 
-from . import capabilities
+from . import capabilities, seccomp
 from .config import limited
 from .mounts import normalised_options
 
@@ -49,10 +50,12 @@ _MEMBERS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "capabilities": capabilities.SETS,
         "root": ("path", "readonly"),
         "mounts": ("destination", "type", "source", "options"),
-        "linux": ("cgroupsPath", "namespaces", "resources", "devices"),
+        "linux": ("cgroupsPath", "namespaces", "resources", "devices", "seccomp"),
         "namespaces": ("type", "path"),
         "resources": ("memory", "cpu"),
         "devices": ("path", "type", "fileMode"),
+        "seccomp": ("defaultAction", "syscalls"),
+        "syscalls": ("names", "action"),
     }
 )
 """The members that are read or said anew here, by the name of the object that has them."""
@@ -98,7 +101,7 @@ def given_config(
     _restrict_capabilities(config["process"], claims)
     config["mounts"] = [_own_mount(mount, bundle) for mount in config.get("mounts") or []]
     config["mounts"] += [mount.as_json() for mount in extra_mounts]
-    config["linux"] = _own_linux(config.get("linux") or {}, limits)
+    config["linux"] = seccomp.confined(_own_linux(config.get("linux") or {}, limits), claims)
     return config
 
 
@@ -167,6 +170,7 @@ def _faults(document: JsonObject) -> Iterator[tuple[str, str]]:
         yield from _faults_of_list(linux.get("namespaces"), "$.linux.namespaces", "type", _no_fault)
         yield from _faults_of_object(linux.get("resources"), "$.linux.resources", _RESOURCES)
         yield from _faults_of_list(linux.get("devices"), "$.linux.devices", "path", _fault_of_device)
+        yield from seccomp.faults_of(linux.get("seccomp"), "$.linux.seccomp")
 
 
 def _faults_of_spelling(document: JsonObject) -> Iterator[tuple[str, str]]:

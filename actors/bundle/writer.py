@@ -6,16 +6,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from actors.assignment import Rootfs
+from actors.confine_elf import confine_elf
+from actors.cover_elf import cover_elf
 from actors.pause_elf import pause_elf
 from actors.ports import FileKind, TooLargeError
 from actors.strict_json import canonical
 from statemachine.problem import Problem, ProblemError, Step
 from statemachine.reasons import Reason
 
-from .config import PAUSE_NAME, container_config, pause_config
+from .config import NO_ANNOTATIONS, PAUSE_NAME, container_config, pause_config
 from .given import CONFIG_BYTES_MAX, given_config, parse_config
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from actors.assignment import Container
     from actors.ports import Files
     from actors.strict_json import JsonObject
@@ -30,6 +34,16 @@ CONFIG_NAME: Final = "config.json"
 def bundle_directory(activation: Path, name: str) -> Path:
     """Return where the bundle of a container (or `pause`) of an activation stands."""
     return activation / "bundles" / name
+
+
+def confine_path(activation: Path) -> Path:
+    """Return where the program of `actors.confine_elf` stands, outside of every bundle."""
+    return activation / "confine" / "confine"
+
+
+def cover_path(activation: Path) -> Path:
+    """Return where the program of `actors.cover_elf` stands."""
+    return activation / "cover" / "cover"
 
 
 async def compose(
@@ -98,7 +112,9 @@ async def write_bundle(files: Files, directory: Path, config: JsonObject) -> Pat
     return directory
 
 
-async def write_pause_bundle(files: Files, activation: Path, *, hostname: str, machine: str) -> Path:
+async def write_pause_bundle(
+    files: Files, activation: Path, *, hostname: str, machine: str, annotations: Mapping[str, str] = NO_ANNOTATIONS
+) -> Path:
     """Write the bundle of the sandbox's root, with the program in it, and return its directory.
 
     Raises:
@@ -111,8 +127,28 @@ async def write_pause_bundle(files: Files, activation: Path, *, hostname: str, m
     # Directory and program are open to all inside the sandbox, where pause runs as nobody: measured on runsc 20240729,
     # a 0700 directory of root's ends in `failed to load /pause: permission denied`.
     await files.replace_executable(rootfs / "pause", program)
-    await _write_config(files, directory, pause_config(rootfs, hostname=hostname))
+    await _write_config(files, directory, pause_config(rootfs, hostname=hostname, annotations=annotations))
     return directory
+
+
+async def write_confine(files: Files, activation: Path, *, machine: str) -> None:
+    """Write the program by way of which commands are run in containers that must not make device nodes.
+
+    Raises:
+        OSError: it cannot be written.
+        UnsupportedMachineError: there is no such program for this machine.
+    """
+    await files.replace_executable(confine_path(activation), confine_elf(machine))
+
+
+async def write_cover(files: Files, activation: Path, *, machine: str) -> None:
+    """Write the program that lays something over a rootfs in which mount points would be made.
+
+    Raises:
+        OSError: it cannot be written.
+        UnsupportedMachineError: there is no such program for this machine.
+    """
+    await files.replace_executable(cover_path(activation), cover_elf(machine))
 
 
 async def _write_config(files: Files, directory: Path, config: JsonObject) -> None:

@@ -1,4 +1,4 @@
-"""The SONAME of a library: what the dynamic linker looks for, read from the few bytes of the file that tell it.
+"""What the dynamic linker reads of a file, its SONAME first, from the few bytes of the file that tell it.
 
 Driver libraries are up to hundreds of MiB large, so none is read whole: three or four small reads go to the header, the
 table of segments, the dynamic section and its strings. The reader is a generator that asks for bytes and is handed
@@ -32,9 +32,13 @@ _PHDR: Final = struct.Struct("<IIQQQQQQ")
 _DYN: Final = struct.Struct("<qQ")
 _MAGIC: Final = b"\x7fELF"
 _ELFCLASS64, _ELFDATA2LSB = 2, 1
-_ET_DYN: Final = 3
-_PT_LOAD, _PT_DYNAMIC = 1, 2
-_DT_NULL, _DT_STRTAB, _DT_STRSZ, _DT_SONAME = 0, 5, 10, 14
+_ET_EXEC, _ET_DYN = 2, 3
+_PT_LOAD, _PT_DYNAMIC, _PT_INTERP = 1, 2, 3
+_DT_NULL, _DT_NEEDED, _DT_STRTAB, _DT_STRSZ, _DT_SONAME = 0, 1, 5, 10, 14
+_LIBRARY_KINDS: Final = frozenset({_ET_DYN})
+_PROGRAM_KINDS: Final = frozenset({_ET_EXEC, _ET_DYN})
+_PATH_BYTES_MAX: Final = 4096
+_NEEDED_MAX: Final = 256
 
 
 class ElfError(ValueError):
@@ -57,6 +61,19 @@ class _Segment:
     offset_bytes: int
     address: int
     file_bytes: int
+
+
+@attrs.frozen(kw_only=True)
+class Linkage:
+    """What a program or a library needs to be loaded; both are empty for one that is linked statically.
+
+    Attributes:
+        interpreter: the path of the dynamic linker that a program names; most libraries name none.
+        needed: the SONAMEs of the libraries that it needs.
+    """
+
+    interpreter: str | None
+    needed: tuple[str, ...] = ()
 
 
 def soname_of(data: bytes) -> str | None:
@@ -92,15 +109,31 @@ async def read_soname(files: Files, path: Path) -> str | None:
         return found
 
 
+async def read_linkage(files: Files, path: Path) -> Linkage:
+    """What a program or a library needs to be loaded.
+
+    Raises:
+        ElfError: it is neither, or cannot be read as one.
+        OSError: the file cannot be read.
+    """
+    reader = _linkage_reader()
+    try:
+        want = next(reader)
+        while True:
+            want = reader.send(await files.read_from(path, offset_bytes=want.offset_bytes, limit_bytes=want.size_bytes))
+    except StopIteration as ended:
+        found: Linkage = ended.value
+        return found
+
+
 def _reader() -> Generator[_Want, bytes, str | None]:
-    count, table = _checked_header((yield _Want(0, _EHDR.size)))
+    count, table = _checked_header((yield _Want(0, _EHDR.size)), _LIBRARY_KINDS)
     segments = _segments((yield _Want(table, count * _PHDR.size)), count)
     dynamic = next((segment for segment in segments if segment.type == _PT_DYNAMIC), None)
     if dynamic is None:
         raise ElfError("it has no dynamic section")
-    if dynamic.file_bytes > _DYNAMIC_BYTES_MAX:
-        raise ElfError(f"its dynamic section has {dynamic.file_bytes} bytes")
-    entries = _entries((yield _Want(dynamic.offset_bytes, dynamic.file_bytes)), dynamic.file_bytes)
+    _require_bounded(dynamic)
+    entries = dict(_tags((yield _Want(dynamic.offset_bytes, dynamic.file_bytes)), dynamic.file_bytes))
     if _DT_SONAME not in entries:
         return None
     if _DT_STRTAB not in entries or _DT_STRSZ not in entries:
@@ -112,7 +145,33 @@ def _reader() -> Generator[_Want, bytes, str | None]:
     return _name((yield _Want(offset_bytes, min(left, SONAME_BYTES_MAX + 1))))
 
 
-def _checked_header(data: bytes) -> tuple[int, int]:
+def _linkage_reader() -> Generator[_Want, bytes, Linkage]:
+    count, table = _checked_header((yield _Want(0, _EHDR.size)), _PROGRAM_KINDS)
+    segments = _segments((yield _Want(table, count * _PHDR.size)), count)
+    interpreter = None
+    for segment in segments:
+        if segment.type == _PT_INTERP:
+            size_bytes = min(segment.file_bytes, _PATH_BYTES_MAX)
+            interpreter = _string((yield _Want(segment.offset_bytes, size_bytes)), "interpreter")
+    dynamic = next((segment for segment in segments if segment.type == _PT_DYNAMIC), None)
+    if dynamic is None:
+        return Linkage(interpreter=interpreter)
+    _require_bounded(dynamic)
+    tags = _tags((yield _Want(dynamic.offset_bytes, dynamic.file_bytes)), dynamic.file_bytes)
+    names = [value for tag, value in tags if tag == _DT_NEEDED]
+    table_address = dict(tags).get(_DT_STRTAB)
+    if names and table_address is None:
+        raise ElfError("it needs libraries and has no table of strings")
+    if len(names) > _NEEDED_MAX:
+        raise ElfError(f"it needs {len(names)} libraries")
+    needed: list[str] = []
+    for name in names:
+        offset_bytes = _offset(segments, (table_address or 0) + name)
+        needed.append(_string((yield _Want(offset_bytes, SONAME_BYTES_MAX + 1)), "needed library"))
+    return Linkage(interpreter=interpreter, needed=tuple(needed))
+
+
+def _checked_header(data: bytes, kinds: frozenset[int]) -> tuple[int, int]:
     """The number of segments and where their table is."""
     if data[:4] != _MAGIC:
         raise ElfError("it is no ELF file")
@@ -120,8 +179,8 @@ def _checked_header(data: bytes) -> tuple[int, int]:
     ident, kind, _, _, _, table, _, _, _, entry_bytes, count, _, _, _ = _EHDR.unpack(data)
     if ident[4] != _ELFCLASS64 or ident[5] != _ELFDATA2LSB:
         raise ElfError("it is not for 64 bits, little-endian")
-    if kind != _ET_DYN:
-        raise ElfError("it is no shared object")
+    if kind not in kinds:
+        raise ElfError("it is no shared object" if kinds == _LIBRARY_KINDS else "it is no program and no shared object")
     if entry_bytes != _PHDR.size or not 0 < count <= _SEGMENTS_MAX:
         raise ElfError(f"its table of segments has {count} entries of {entry_bytes} bytes")
     return count, table
@@ -135,14 +194,19 @@ def _segments(data: bytes, count: int) -> list[_Segment]:
     ]
 
 
-def _entries(data: bytes, size_bytes: int) -> dict[int, int]:
-    """The dynamic section up to its end mark; of a tag that stands twice the last, as the linker takes it."""
+def _require_bounded(dynamic: _Segment) -> None:
+    if dynamic.file_bytes > _DYNAMIC_BYTES_MAX:
+        raise ElfError(f"its dynamic section has {dynamic.file_bytes} bytes")
+
+
+def _tags(data: bytes, size_bytes: int) -> list[tuple[int, int]]:
+    """The dynamic section up to its end mark. Of a tag that should stand once the last counts, as for the linker."""
     _require(data, size_bytes, "dynamic section")
-    found: dict[int, int] = {}
+    found: list[tuple[int, int]] = []
     for tag, value in _DYN.iter_unpack(data[: size_bytes - size_bytes % _DYN.size]):
         if tag == _DT_NULL:
             return found
-        found[tag] = value
+        found.append((tag, value))
     raise ElfError("its dynamic section has no end")
 
 
@@ -150,17 +214,21 @@ def _offset(segments: list[_Segment], address: int) -> int:
     for segment in segments:
         if segment.type == _PT_LOAD and segment.address <= address < segment.address + segment.file_bytes:
             return segment.offset_bytes + address - segment.address
-    raise ElfError("its SONAME is in no segment")
+    raise ElfError("its strings are in no segment")
 
 
 def _name(data: bytes) -> str:
+    return _string(data, "SONAME")
+
+
+def _string(data: bytes, what: str) -> str:
     name, end, _ = data.partition(b"\0")
     if not end or not name:
-        raise ElfError(f"its SONAME is empty, has no end or is longer than {SONAME_BYTES_MAX} bytes")
+        raise ElfError(f"its {what} is empty, has no end or is longer than {max(len(data) - 1, 0)} bytes")
     try:
         return name.decode("ascii")
     except UnicodeDecodeError as error:
-        raise ElfError(f"its SONAME is {one_line(repr(name), 80)}") from error
+        raise ElfError(f"its {what} is {one_line(repr(name), 80)}") from error
 
 
 def _require(data: bytes, size_bytes: int, what: str) -> None:

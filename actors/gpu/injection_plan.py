@@ -173,10 +173,15 @@ def gpus_brought(document: JsonObject) -> tuple[str, ...]:
     nodes = [
         device["path"]
         for device in devices
-        if GPU_NODE.fullmatch(device["path"]) or is_gpu(device.get("major"), device.get("minor"))
+        if _leads_to_gpu(device["path"]) or is_gpu(device.get("major"), device.get("minor"))
     ]
     ends = [mount.get(end) for mount in mounts if isinstance(mount, dict) for end in ("source", "destination")]
-    return tuple(dict.fromkeys([*nodes, *(end for end in ends if isinstance(end, str) and GPU_NODE.fullmatch(end))]))
+    return tuple(dict.fromkeys([*nodes, *(end for end in ends if isinstance(end, str) and _leads_to_gpu(end))]))
+
+
+def _leads_to_gpu(path: str) -> bool:
+    """Whether a path is that of a GPU's node, in whichever spelling; two slashes in front are one to Linux."""
+    return bool(GPU_NODE.fullmatch(posixpath.normpath(f"/{path.lstrip('/')}")))
 
 
 # --------------------------------------------------------------------------------------------------------------- parts

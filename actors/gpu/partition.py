@@ -93,6 +93,15 @@ class Holder:
     ordinal: int
 
 
+@attrs.frozen(kw_only=True)
+class Loss:
+    """A GPU that somebody holds and that is lost; its path is its UUID where it has no place any more."""
+
+    uuid: str
+    path: str
+    why: str
+
+
 def _by_number(tickets: Iterable[Ticket]) -> tuple[Ticket, ...]:
     return tuple(sorted(tickets, key=attrgetter("number")))
 
@@ -181,11 +190,20 @@ def release(pool: Pool, uid: str) -> Pool:
     return Pool(ticket for ticket in pool.tickets if ticket.uid != uid)
 
 
-def lost_grants(pool: Pool, inventory: Inventory) -> Mapping[str, tuple[Gpu, ...]]:
-    """The lost GPUs of each actor that holds some, by its uid."""
-    lost = {gpu.uuid: gpu for gpu in inventory.gpus if gpu.lost is not None}
-    found = {ticket.uid: tuple(lost[uuid] for uuid in ticket.held if uuid in lost) for ticket in pool.tickets}
-    return {uid: gpus for uid, gpus in found.items() if gpus}
+def lost_grants(pool: Pool, inventory: Inventory) -> Mapping[str, tuple[Loss, ...]]:
+    """What each actor holds that is lost, by its uid; of all GPUs that were ever seen, with or without a node."""
+    found = {ticket.uid: tuple(_losses(ticket, inventory)) for ticket in pool.tickets}
+    return {uid: losses for uid, losses in found.items() if losses}
+
+
+def _losses(ticket: Ticket, inventory: Inventory) -> Iterator[Loss]:
+    for uuid in ticket.held:
+        gpu = inventory.gpu(uuid)
+        if gpu is None:
+            # One that is only unseen is still known, as lost.
+            yield Loss(uuid=uuid, path=uuid, why="another board stands in its place")
+        elif gpu.lost is not None:
+            yield Loss(uuid=uuid, path=gpu.path, why=gpu.lost)
 
 
 def _free(pool: Pool, inventory: Inventory) -> list[Gpu]:

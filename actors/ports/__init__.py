@@ -16,7 +16,9 @@ from .files import (
     FileStat,
     TooLargeError,
 )
+from .gpus import DriverPlaces, GpuMonitor, Gpus
 from .outside import (
+    PROMPT_S,
     Connection,
     Listener,
     Net,
@@ -37,16 +39,20 @@ from .processes import (
 )
 
 __all__ = [
+    "PROMPT_S",
     "AppendTo",
     "Child",
     "Connection",
     "DeadlineExceededError",
+    "DriverPlaces",
     "Exit",
     "FileKind",
     "FileLock",
     "FileStat",
     "Files",
     "Finished",
+    "GpuMonitor",
+    "Gpus",
     "Listener",
     "Net",
     "Output",
@@ -71,3 +77,4 @@ class Ports:
     net: Net
     signals: Signals
     wall: Wall
+    gpus: Gpus

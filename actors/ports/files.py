@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 import attrs
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
 
@@ -77,6 +78,24 @@ class Files(Protocol):
         """
         ...
 
+    async def replace_readable(self, path: Path, data: bytes) -> None:
+        """Replace a file that a container's own user reads: it gets mode 0644, its directory (made when absent) 0755.
+
+        As with a program, directories above keep 0700.
+        """
+        ...
+
+    async def make_links(self, path: Path, links: Mapping[str, str]) -> None:
+        """Make a directory 0755 of symlinks, from name to target, as a whole: nobody ever finds a part of it.
+
+        It is made beside its place with its parents, durably, and renamed. One that has just these links is left as it
+        is, so that what uses it is not disturbed; an empty one is replaced.
+
+        Raises:
+            OSError: ENOTEMPTY or ENOTDIR when something else stands there, EINVAL for what can be no link.
+        """
+        ...
+
     async def append(self, path: Path, data: bytes) -> None:
         """Append in one write; the file is made when absent, its name durably. What is written is not yet durable."""
         ...
@@ -103,6 +122,10 @@ class Files(Protocol):
 
     async def lstat(self, path: Path) -> FileStat | None:
         """What stands there, not following a last symlink; None when nothing does."""
+        ...
+
+    async def read_link(self, path: Path) -> str | None:
+        """Where the symlink that stands there leads, as it says; None when none does."""
         ...
 
     async def rename(self, source: Path, target: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 import attrs
 
@@ -14,11 +14,19 @@ if TYPE_CHECKING:
     from anyio.abc import ByteStream
 
 
+PROMPT_S: Final = 0.02
+"""As soon as can be: a change of names; what is written into a file in place is told ten times as late."""
+
+
 class Watch(Protocol):
     """Changes of directories."""
 
-    def changes(self, directory: Path) -> AbstractAsyncContextManager[AsyncIterator[frozenset[str]]]:
+    def changes(
+        self, directory: Path, *, within_s: float = PROMPT_S
+    ) -> AbstractAsyncContextManager[AsyncIterator[frozenset[str]]]:
         """Names of direct entries that changed, in batches; not recursive. Leaving the context ends it within 50 ms.
+
+        Who can wait longer for a change than `within_s` of its default costs an idle worker less.
 
         An empty set means: something changed that has no name, look at everything (the directory itself vanished,
         came back, or events were lost). A directory that is absent at first is waited for.

@@ -119,17 +119,18 @@ class Processes(Protocol):
         *,
         deadline_s: float,
         env: Mapping[str, str],
+        stdin: Path | None = None,
         stdout: AppendTo | Output = Output.CAPTURE,
         stderr: AppendTo | Output = Output.CAPTURE,
         stdout_limit_bytes: int = 1 << 20,
     ) -> Finished:
-        """Run a command to its end.
+        """Run a command to its end; its stdin is this regular file where one is named.
 
         When the deadline passes or the caller is cancelled, the command's process group gets SIGKILL and is waited for
         before this returns. What it daemonized into another session lives on.
 
         Raises:
-            FileNotFoundError, PermissionError: argv[0] cannot be executed.
+            FileNotFoundError, PermissionError: argv[0] cannot be executed, or the stdin cannot be read.
             DeadlineExceededError: the deadline passed.
         """
         ...

@@ -17,6 +17,7 @@ from actors.ports import AppendTo
 from statemachine.problem import Problem, ProblemError, Step
 from statemachine.reasons import Reason
 
+from .cover import Cover
 from .driver import Runsc, Target
 from .gofers import gofer_pid
 from .record import ROOT_CONTAINER, SandboxRecord, write_record
@@ -38,12 +39,14 @@ class ContainerPlan:
         bundle: the directory of our own config.json.
         log: where its output is appended.
         env: its environment (`NAME=value`), whose values no problem may carry.
+        cover: what lies over its rootfs, where something would be made in it.
     """
 
     name: str
     bundle: Path
     log: Path
     env: tuple[str, ...] = attrs.field(default=(), repr=False)
+    cover: Cover | None = None
 
 
 @attrs.frozen(kw_only=True)
@@ -61,13 +64,19 @@ class SandboxPlan:
     containers: tuple[ContainerPlan, ...]
 
     @property
+    def names(self) -> tuple[str, ...]:
+        """The application containers' names."""
+        return tuple(container.name for container in self.containers)
+
+    @property
     def root(self) -> Target:
         """The sandbox's root."""
         return Target.of(ROOT_CONTAINER, self.record.root_id)
 
     def target(self, container: ContainerPlan) -> Target:
         """One of its containers, for a command."""
-        return Target.of(container.name, self.record.container_ids[container.name], env=container.env)
+        words = () if container.cover is None else container.cover.words()
+        return Target.of(container.name, self.record.container_ids[container.name], env=container.env, cover=words)
 
 
 async def start_cold(runsc: Runsc, plan: SandboxPlan) -> Sandbox:

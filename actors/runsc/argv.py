@@ -86,8 +86,24 @@ def execute(container: str, command: Sequence[str], *, pid_file: Path, user: str
 
     `pid_file` gets the command's pid inside the sandbox, as `ps` and `kill --pid` know it.
     """
-    who = () if user is None else (f"--user={user}",)
-    return ("exec", f"--internal-pid-file={pid_file}", *who, container, *command)
+    return ("exec", f"--internal-pid-file={pid_file}", *_who(user), container, *command)
+
+
+def execute_confined(
+    container: str, command: Sequence[str], *, path: Sequence[str], pid_file: Path, user: str | None = None
+) -> Argv:
+    """As `execute`, by way of the program that stdin is, see `actors.confine_elf`.
+
+    It looks nothing up: a command that is named without a slash is tried in each of the directories of `path`.
+    """
+    name = command[0]
+    files = (name,) if "/" in name else tuple(f"{directory}/{name}" for directory in path)
+    confine = ("--exec-fd=0", f"--internal-pid-file={pid_file}", *_who(user), container, "confine")
+    return ("exec", *confine, *files, "", *command)
+
+
+def _who(user: str | None) -> Argv:
+    return () if user is None else (f"--user={user}",)
 
 
 def events(container: str) -> Argv:
@@ -103,3 +119,8 @@ def ps(container: str) -> Argv:
 def version() -> Argv:
     """Ask for the version, as text on stdout; needs no root."""
     return ("--version",)
+
+
+def list_supported_drivers() -> Argv:
+    """Ask which NVIDIA drivers it can pass calls on to, one a line on stdout; needs no root."""
+    return ("nvproxy", "list-supported-drivers")

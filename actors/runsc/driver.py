@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import anyio
 import attrs
 
+from actors.cover_elf import CANNOT_COVER
 from actors.ports import AppendTo, DeadlineExceededError, Files, Output, Processes
 from statemachine.problem import Problem, ProblemError, Step
 from statemachine.reasons import Reason
@@ -49,16 +50,22 @@ class Target:
         name: its name in its actor, by which problems call it.
         id: runsc's id.
         secrets: values of its environment, which no text may carry.
+        path: the directories of its PATH.
+        cover: the words before each command that starts its gofer (`Cover`); none where nothing is made in its rootfs.
     """
 
     name: str
     id: str
     secrets: tuple[str, ...] = attrs.field(default=(), repr=False)
+    path: tuple[str, ...] = ()
+    cover: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, name: str, container_id: str, *, env: Sequence[str] = ()) -> Target:
+    def of(cls, name: str, container_id: str, *, env: Sequence[str] = (), cover: tuple[str, ...] = ()) -> Target:
         """Make a target from a container's environment (`NAME=value`)."""
-        return cls(name=name, id=container_id, secrets=secrets_of(env))
+        path = next((each.removeprefix("PATH=") for each in env if each.startswith("PATH=")), "")
+        directories = tuple(each for each in path.split(":") if each)
+        return cls(name=name, id=container_id, secrets=secrets_of(env), path=directories, cover=cover)
 
 
 @attrs.frozen(kw_only=True)
@@ -83,6 +90,9 @@ class Runsc:
         path: the runsc.
         flags: global flags, the same for every command.
         root: runsc's root, `sandboxes/<activation>/runsc`; logs of commands come and go beside it.
+        confine: the program by way of which commands are run inside a container; None runs them as they are.
+        nvidia_driver: the version of the driver that calls are passed on to; None where they are not.
+        activation: the activation's directory.
     """
 
     path: Path
@@ -91,11 +101,13 @@ class Runsc:
     files: Files
     root: Path
     deadlines: Deadlines = attrs.field(factory=Deadlines)
+    confine: Path | None = None
+    nvidia_driver: str | None = None
+    activation: Path = attrs.field(init=False, repr=False)
     _numbers: Iterator[int] = attrs.field(factory=lambda: itertools.count(1), init=False, repr=False)
 
-    @property
-    def activation(self) -> Path:
-        """The activation's directory."""
+    @activation.default
+    def _its_activation(self) -> Path:
         return self.root.parent
 
     # --------------------------------------------------------------------------------------------- life of a container
@@ -106,7 +118,7 @@ class Runsc:
         Raises:
             ProblemError: see `run`; RuntimeFailed when there is no pid.
         """
-        call = _call(Step.CREATE, "create", target)
+        call = attrs.evolve(_call(Step.CREATE, "create", target), nvidia_driver=self.nvidia_driver)
         pid_file = self._pid_file(target)
         words_ = argv.create(target.id, bundle=bundle, pid_file=pid_file)
         await self.run(call, words_, deadline_s=self.deadlines.create_s, output=output)
@@ -124,16 +136,16 @@ class Runsc:
         await self.run(call, argv.start(target.id), deadline_s=self.deadlines.start_s, output=Output.DISCARD)
 
     async def start_sub(self, target: Target, *, output: AppendTo) -> None:
-        """Start a created container, which writes to `output`."""
-        call = _call(Step.CREATE, "start", target)
-        await self.run(call, argv.start(target.id), deadline_s=self.deadlines.start_s, output=output)
+        """Start a created container, which writes to `output`. Its gofer begins here, too."""
+        call, words_ = _call(Step.CREATE, "start", target), argv.start(target.id)
+        await self.run(call, words_, deadline_s=self.deadlines.start_s, output=output, before=target.cover)
 
     async def restore_root(self, target: Target, *, bundle: Path, image: Path, output: AppendTo) -> int:
         """Make a sandbox from a snapshot's files and return its pid.
 
         Nothing runs before the last container is restored.
         """
-        call = _call(Step.RESTORE, "restore", target)
+        call = attrs.evolve(_call(Step.RESTORE, "restore", target), nvidia_driver=self.nvidia_driver)
         pid_file = self._pid_file(target)
         words_ = argv.restore(target.id, bundle=bundle, image=image, pid_file=pid_file)
         await self.run(call, words_, deadline_s=self.deadlines.restore_s, output=output)
@@ -146,7 +158,7 @@ class Runsc:
         """
         words_ = argv.restore(target.id, bundle=bundle, image=image, pid_file=self._pid_file(target))
         call = _call(Step.RESTORE, "restore", target)
-        await self.run(call, words_, deadline_s=self.deadlines.restore_s, output=output)
+        await self.run(call, words_, deadline_s=self.deadlines.restore_s, output=output, before=target.cover)
 
     async def delete_sub(self, target: Target) -> None:
         """Remove a stopped sub-container of a living, unfrozen sandbox whose gofer has been waited for."""
@@ -211,17 +223,23 @@ class Runsc:
 
         Measured on runsc 20240729: a command that lives at a checkpoint, or a child that it left behind, makes the
         image one that cannot be restored; and it lives on when its `runsc exec` is killed. So never beside a
-        checkpoint, and whatever of it is left at the deadline, or when the caller is cancelled, is killed.
+        checkpoint, and whatever of it is left at the deadline, or when the caller is cancelled, is killed. Confined, it
+        ends with 127 when there is no such command.
 
         Raises:
             ProblemError: as `run`, when the command could not be started; StepDeadlineExceeded.
         """
         call = _call(Step.SUPERVISE, "exec", target)
         pid_file = self.activation / f"{next(self._numbers):06d}-exec.pid"
-        words_ = argv.execute(target.id, command, pid_file=pid_file, user=user)
+        if self.confine is None:
+            words_ = argv.execute(target.id, command, pid_file=pid_file, user=user)
+        else:
+            words_ = argv.execute_confined(target.id, command, path=target.path, pid_file=pid_file, user=user)
         is_over = False
         try:
-            finished, log = await self._run_to_end(call, words_, deadline_s=deadline_s, output=Output.CAPTURE)
+            finished, log = await self._run_to_end(
+                call, words_, deadline_s=deadline_s, output=Output.CAPTURE, stdin=self.confine
+            )
             is_over = True
         finally:
             with anyio.CancelScope(shield=True):
@@ -251,26 +269,51 @@ class Runsc:
     # --------------------------------------------------------------------------------------------------------- calling
 
     async def run(
-        self, call: Call, arguments: argv.Argv, *, deadline_s: float, output: AppendTo | Output = Output.CAPTURE
+        self,
+        call: Call,
+        arguments: argv.Argv,
+        *,
+        deadline_s: float,
+        output: AppendTo | Output = Output.CAPTURE,
+        before: tuple[str, ...] = (),
     ) -> Finished:
         """Run one command, which must succeed.
+
+        Args:
+            call: what it is, for problems.
+            arguments: what stands after the global flags.
+            deadline_s: how long it may take.
+            output: where what it says goes.
+            before: the words before all of it, of the program that becomes runsc.
 
         Raises:
             ProblemError: RuntimeUnavailable when runsc cannot be run, StepDeadlineExceeded, or the reason that
                 `errors.classify` finds in its words.
         """
-        finished, log = await self._run_to_end(call, arguments, deadline_s=deadline_s, output=output)
+        finished, log = await self._run_to_end(call, arguments, deadline_s=deadline_s, output=output, before=before)
         if finished.exit.code == 0:
             return finished
+        if before and finished.exit.code == CANNOT_COVER:
+            message = (
+                f"nothing can be laid over the rootfs of {call.subject!r}: no mount namespace or overlay to be had"
+            )
+            raise ProblemError(_problem(call, Reason.RUNTIME_FAILED, message))
         raise ProblemError(classify(call, words(log, finished.stderr), status=_status(finished)))
 
     async def _run_to_end(
-        self, call: Call, arguments: argv.Argv, *, deadline_s: float, output: AppendTo | Output
+        self,
+        call: Call,
+        arguments: argv.Argv,
+        *,
+        deadline_s: float,
+        output: AppendTo | Output,
+        stdin: Path | None = None,
+        before: tuple[str, ...] = (),
     ) -> tuple[Finished, bytes]:
         """Run one command and return how it ended and its log, which is empty when it ended with 0."""
         number = next(self._numbers)
         log = self.activation / f"{number:06d}-{call.verb}.log"
-        command = (str(self.path), *self.flags.as_argv(root=self.root, log=log), *arguments)
+        command = (*before, str(self.path), *self.flags.as_argv(root=self.root, log=log), *arguments)
         try:
             if number == 1:
                 await self._sweep()
@@ -280,7 +323,7 @@ class Runsc:
         # runsc's errors stand in the log too, so a discarded stderr loses nothing.
         try:
             finished = await self.processes.run(
-                command, deadline_s=deadline_s, env=ENVIRONMENT, stdout=output, stderr=output
+                command, deadline_s=deadline_s, env=ENVIRONMENT, stdin=stdin, stdout=output, stderr=output
             )
         except DeadlineExceededError as error:
             message = f"runsc {call.verb} of {call.subject!r} did not end within {deadline_s:g} s"

@@ -29,6 +29,10 @@ _COMMAND: Final = re.compile(
     r"|error finding executable \"(?P<name>.+?)\" in PATH .*: no such file or directory"
 )
 
+_UNKNOWN_DRIVER: Final = re.compile(r"unsupported Nvidia driver version: (?P<version>[0-9.]+)")
+_BOOT_ENDED: Final = "waiting for sandbox to start: EOF"
+"""Measured: why stands in the messages before this one, and then it is they that count."""
+
 # In this order: a disk that is full may also end the sandbox, and then the disk is the cause.
 _SUBSTRINGS: Final = (
     (Reason.INSUFFICIENT_DISK, re.compile(r"no space left on device")),
@@ -60,12 +64,14 @@ class Call:
         verb: runsc's subcommand.
         subject: the container's name.
         secrets: values that no text may carry, see `secrets_of`.
+        nvidia_driver: the version of the driver that the sandbox passes calls on to, when it is the one that boots.
     """
 
     step: Step
     verb: str
     subject: str
     secrets: tuple[str, ...] = attrs.field(default=(), repr=False)
+    nvidia_driver: str | None = None
 
 
 def secrets_of(env: Iterable[str]) -> tuple[str, ...]:
@@ -105,8 +111,31 @@ def classify(call: Call, said: Words, *, status: str) -> Problem:
     for reason, pattern in _SUBSTRINGS:
         if pattern.search(said.text):
             return problem(reason, _MESSAGES[reason].format(words=message))
+    driver = _driver_problem(call, said.text, tellable)
+    if driver is not None:
+        return driver
     command = _COMMAND.search(said.text)
     if command is not None:
         argv0 = without_secrets(command["path"] or command["name"], call.secrets)
         return problem(Reason.COMMAND_NOT_FOUND, f"container {call.subject!r} has no command {argv0!r}")
     return problem(Reason.RUNTIME_FAILED, message)
+
+
+def _driver_problem(call: Call, text: str, tellable: Words) -> Problem | None:
+    """Return what a sandbox that did not boot has said of the driver, or that it has said nothing of anything."""
+    named = _UNKNOWN_DRIVER.search(text)
+    if named is not None:
+        driver = f"driver {call.nvidia_driver or named['version']}"
+        return Problem(
+            step=call.step,
+            reason=Reason.DRIVER_UNSUPPORTED_BY_RUNTIME,
+            subject=driver,
+            message=f"{driver} is not supported by this runsc",
+            detail=tellable.detail,
+        )
+    if call.nvidia_driver is None or tellable.detail.count("\n") or not tellable.message.endswith(_BOOT_ENDED):
+        return None
+    message = f"the sandbox ended while it started: cause not reported, driver {call.nvidia_driver}"
+    return Problem(
+        step=call.step, reason=Reason.RUNTIME_FAILED, subject=call.subject, message=message, detail=tellable.detail
+    )

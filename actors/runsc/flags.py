@@ -24,6 +24,13 @@ def _is_flag(_instance: object, _attribute: attrs.Attribute[Any], value: tuple[s
             raise ValueError(message)
 
 
+def _is_annotation(_instance: object, _attribute: attrs.Attribute[Any], value: tuple[str, ...]) -> None:
+    for annotation in value:
+        if not annotation.partition("=")[1] or annotation.startswith("-"):
+            message = f"an annotation is a name, an equals sign and a value: {annotation!r}"
+            raise ValueError(message)
+
+
 @attrs.frozen(kw_only=True)
 class GlobalFlags:
     """The global flags of one sandbox.
@@ -36,6 +43,7 @@ class GlobalFlags:
         net_disconnect_ok: save although a connection is open; it is reset at restore. Without it such a save fails.
         ignore_cgroups: leave cgroups alone; the pod has its own.
         extra: further flags as they are, each beginning with two dashes, such as `--nvproxy`.
+        annotations: `NAME=VALUE`, what tells the sandbox as a flag would, but stands in its root container's bundle.
     """
 
     platform: str = "systrap"
@@ -44,13 +52,21 @@ class GlobalFlags:
     net_disconnect_ok: bool = True
     ignore_cgroups: bool = True
     extra: tuple[str, ...] = attrs.field(default=(), validator=_is_flag)
+    annotations: tuple[str, ...] = attrs.field(default=(), validator=_is_annotation)
+
+    def more(self, *, extra: tuple[str, ...] = (), annotations: tuple[str, ...] = ()) -> GlobalFlags:
+        """Return these and more."""
+        return attrs.evolve(self, extra=(*self.extra, *extra), annotations=(*self.annotations, *annotations))
 
     def as_argv(self, *, root: Path, log: Path) -> tuple[str, ...]:
         """Return the flags for a command line; `--root=` as one word, by which a sandbox's processes are found."""
-        return (root_argument(root), f"--log={log}", *self.as_list())
+        return (root_argument(root), f"--log={log}", *self._as_flags())
 
     def as_list(self) -> tuple[str, ...]:
-        """Return the flags that do not differ between commands: the form of the manifest."""
+        """Return what does not differ between commands, the annotations too: the form of the manifest."""
+        return (*self._as_flags(), *self.annotations)
+
+    def _as_flags(self) -> tuple[str, ...]:
         return (
             f"--platform={self.platform}",
             f"--network={self.network}",
@@ -69,6 +85,7 @@ class GlobalFlags:
             "netDisconnectOk": self.net_disconnect_ok,
             "ignoreCgroups": self.ignore_cgroups,
             "extra": list(self.extra),
+            **({"annotations": list(self.annotations)} if self.annotations else {}),
         }
 
     @classmethod
@@ -83,6 +100,8 @@ class GlobalFlags:
         for key in ("netDisconnectOk", "ignoreCgroups"):
             _need(document, key, bool)
         _need(document, "extra", list)
+        annotations = {"annotations": [], **document}
+        _need(annotations, "annotations", list)
         return cls(
             platform=document["platform"],
             network=document["network"],
@@ -90,6 +109,7 @@ class GlobalFlags:
             net_disconnect_ok=document["netDisconnectOk"],
             ignore_cgroups=document["ignoreCgroups"],
             extra=tuple(str(flag) for flag in document["extra"]),
+            annotations=tuple(str(each) for each in annotations["annotations"]),
         )
 
 

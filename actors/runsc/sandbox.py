@@ -52,7 +52,9 @@ class Sandbox:
     process: Child
     gofers: Mapping[str, Child]
     targets: Mapping[str, Target]
-    _doubts: dict[str, anyio.Event] = attrs.field(factory=dict, init=False, repr=False)
+    _doubted: set[str] = attrs.field(factory=set, init=False, repr=False)
+    _trusting: dict[anyio.CancelScope, str] = attrs.field(factory=dict, init=False, repr=False)
+    """Who waits for nothing but the end of a container's gofer."""
     _cut_off: set[Path] = attrs.field(factory=set, init=False, repr=False)
     """Directories of saves that may still go on inside, because their command was cut off."""
 
@@ -81,6 +83,14 @@ class Sandbox:
         gofer = self.gofers.get(name)
         if gofer is None:
             return
+        if name not in self._doubted:
+            with anyio.CancelScope() as until_doubted:
+                self._trusting[until_doubted] = name
+                try:
+                    await gofer.wait()
+                    return
+                finally:
+                    del self._trusting[until_doubted]
 
         async def watch_gofer() -> None:
             await gofer.wait()
@@ -88,7 +98,6 @@ class Sandbox:
 
         async with anyio.create_task_group() as group:
             group.start_soon(watch_gofer)
-            await self._doubt(name).wait()
             await self._wait_by_command(name)
             group.cancel_scope.cancel()
 
@@ -102,9 +111,12 @@ class Sandbox:
             else:
                 return
 
-    def _doubt(self, name: str) -> anyio.Event:
-        """Return the event that is set as soon as a container's gofer is no sign of its end any more."""
-        return self._doubts.setdefault(name, anyio.Event())
+    def _doubt(self, name: str) -> None:
+        """From now on a container's gofer is no sign of its end any more."""
+        self._doubted.add(name)
+        for scope, trusted in self._trusting.items():
+            if trusted == name:
+                scope.cancel()
 
     async def exit_code(self, name: str, *, deadline_s: float = 15.0) -> int:
         """Return the exit code of a container that has ended, a signal as 128 plus its number. Not while frozen."""
@@ -171,7 +183,7 @@ class Sandbox:
             ProblemError: as `Runsc.run`; ContainerExited when the sandbox could never be restored afterwards. Measured
                 on runsc 20240729: so it is once a command could not be started inside that container.
         """
-        if self._doubt(name).is_set():
+        if name in self._doubted:
             message = f"container {name!r} has exited and cannot be left out: a command once failed to start in it"
             raise ProblemError(
                 Problem(step=Step.SUSPEND, reason=Reason.CONTAINER_EXITED, subject=name, message=message)
@@ -191,7 +203,7 @@ class Sandbox:
             return await self.runsc.exec_in(self.targets[name], command, deadline_s=deadline_s, user=user)
         except BaseException:
             # Also when cancelled: whether the command was about to fail is not known then.
-            self._doubt(name).set()
+            self._doubt(name)
             raise
 
     def close(self) -> None:

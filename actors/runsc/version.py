@@ -51,6 +51,16 @@ class RuntimeVersion:
         """What may be expected of it."""
         return Flavour.R24 if self.date <= OLDEST else Flavour.HEAD
 
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """The global flags that only this flavour has, and needs.
+
+        A current one keeps a network namespace for gofers as a mount in its root. Nobody takes that away from a sandbox
+        that is ended by a signal, and its directory could not be removed (measured on 20260905); so each gofer gets one
+        of its own.
+        """
+        return ("--gofer-network-namespace=new",) if self.flavour is Flavour.HEAD else ()
+
     @classmethod
     def of(cls, text: str) -> RuntimeVersion | None:
         """Read a version's text: `release-20240729.0`, or Debian's `0.0~20240729.0`; None when it names no release."""

@@ -28,8 +28,22 @@ FORMAT: Final = 1
 
 async def record_assignment(stage: Stage) -> AssignmentRecorded:
     """Perform RecordAssignment."""
-    await write_assignment(stage.ports.files, stage.directory, stage.assignment)
+    async with stage.recording:
+        await write_assignment(stage.ports.files, stage.directory, stage.assignment)
     return AssignmentRecorded()
+
+
+async def adopt_assignment(stage: Stage, assignment: WorkerAssignment) -> None:
+    """Go on with this assignment, written durably.
+
+    The step may be recording the one before: it must not be what is written last.
+
+    Raises:
+        ProblemError: StateUnwritable; the old one stands.
+    """
+    async with stage.recording:
+        await write_assignment(stage.ports.files, stage.directory, assignment)
+        stage.assignment = assignment
 
 
 async def write_assignment(files: Files, directory: ActorDir, assignment: WorkerAssignment) -> None:

@@ -2,32 +2,46 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable, Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
 
 import anyio
 import attrs
 
-from actors.steps.assign import record_assignment, write_assignment
+from actors.steps.assign import adopt_assignment, record_assignment
 from actors.steps.create import create_sandbox
+from actors.steps.detect import detect_gpus
+from actors.steps.generate import generate_spec
+from actors.steps.inject import inject_edits
+from actors.steps.partition import partition_gpus
 from actors.steps.release import release_sandbox
 from actors.steps.restore import restore_sandbox
+from actors.steps.stage import Stage
 from actors.steps.suspend import save_snapshot
 from actors.steps.teardown import roll_back, stop_containers
 from actors.steps.thaw import thaw
 from actors.steps.verify import verify_containers
 from actors.steps.watch import watch_sandbox
 from statemachine import commands as c
-from statemachine.events import BackoffElapsed, SandboxFate
-from statemachine.problem import Problem, ProblemError
-from statemachine.reasons import Reason
+from statemachine.events import BackoffElapsed, Event, SandboxFate
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
     from actors.assignment import WorkerAssignment
-    from actors.steps.stage import Stage
     from statemachine.actor import Actor
-    from statemachine.events import Event
+
+_PLAIN: Final[Mapping[type, Callable[[Stage], Awaitable[Event]]]] = MappingProxyType(
+    {
+        c.RecordAssignment: record_assignment,
+        c.DetectGpus: detect_gpus,
+        c.GenerateSpec: generate_spec,
+        c.PartitionGpus: partition_gpus,
+        c.CreateSandbox: create_sandbox,
+        c.VerifyContainers: verify_containers,
+        c.Thaw: thaw,
+    }
+)
+"""The steps that need nothing but the stage."""
 
 
 @attrs.frozen
@@ -45,31 +59,30 @@ class Steps:
 
         Raises:
             ProblemError: the step failed.
+            ValueError: the command starts no step.
         """
+        plain = _PLAIN.get(type(command))
+        if plain is not None:
+            return await plain(self.stage)
         match command:
-            case c.RecordAssignment():
-                return await record_assignment(self.stage)
-            case c.CreateSandbox():
-                return await create_sandbox(self.stage)
+            case c.InjectEdits():
+                return await inject_edits(self.stage, actor.origin)
             case c.RestoreSandbox():
                 return await restore_sandbox(self.stage, command)
-            case c.VerifyContainers():
-                return await verify_containers(self.stage)
             case c.SaveSnapshot():
                 return await save_snapshot(self.stage, actor)
             case c.ReleaseSandbox():
-                return await release_sandbox(self.stage, actor.last_good)
-            case c.Thaw():
-                return await thaw(self.stage)
+                return await release_sandbox(self.stage, command, actor.last_good)
             case c.RollBack():
-                return await roll_back(self.stage, actor.origin)
+                return await roll_back(self.stage, command, actor.origin)
             case c.StopContainers():
                 return await stop_containers(self.stage, command)
             case c.StartBackoff(delay_s=delay_s):
                 await anyio.sleep(delay_s)
                 return BackoffElapsed()
             case _:
-                raise ProblemError(_not_built(command))
+                message = f"no step performs {type(command).__name__}"
+                raise ValueError(message)
 
     async def watch(self, feed: Callable[[Event], Awaitable[None]]) -> None:
         """Feed the ends of the live sandbox and its containers."""
@@ -81,8 +94,7 @@ class Steps:
         Raises:
             ProblemError: StateUnwritable; the old one stands.
         """
-        await write_assignment(self.stage.ports.files, self.stage.directory, assignment)
-        self.stage.assignment = assignment
+        await adopt_assignment(self.stage, assignment)
 
     async def sandbox_fate(self) -> SandboxFate:
         """Whether the live sandbox's process lives."""
@@ -90,13 +102,3 @@ class Steps:
             return SandboxFate.DEAD
         alive = await self.stage.ports.processes.is_alive(self.stage.sandbox.process.identity)
         return SandboxFate.ALIVE if alive else SandboxFate.DEAD
-
-
-def _not_built(command: c.Command) -> Problem:
-    """Admission refuses what leads here (`actors.not_built`); a way around it must still end as a reason."""
-    return Problem(
-        step=c.STEP_OF_COMMAND[type(command)],
-        reason=Reason.NOT_SUPPORTED,
-        subject=type(command).__name__,
-        message=f"this version does not perform {type(command).__name__}",
-    )

@@ -9,6 +9,7 @@ import anyio
 import attrs
 
 from actors.journal import Mark
+from actors.runsc.nvproxy import Nvproxy
 from statemachine.problem import Problem, ProblemError, Step
 from statemachine.reasons import Reason
 
@@ -17,10 +18,14 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from actors.assignment import WorkerAssignment
+    from actors.gpu.desk import GpuDesk, KeptSpec
+    from actors.gpu.inventory import Gpu, Inventory
     from actors.layout import ActorDir, StateDir
     from actors.manifest import Shape
     from actors.ports import Ports
+    from actors.runsc.activation import SandboxPlan
     from actors.runsc.flags import GlobalFlags
+    from actors.runsc.nvproxy import SupportedDrivers
     from actors.runsc.sandbox import Sandbox
     from actors.runsc.version import RuntimeVersion
 
@@ -35,9 +40,11 @@ class Runtime:
         path: the executable.
         version: what it says of itself.
         sha256: hex digest of the executable.
-        flags: the global flags of every sandbox.
+        flags: the global flags that every sandbox has.
         machine: the architecture in the kernel's word, x86_64 or aarch64.
         greenroom: our own version, for manifests.
+        nvproxy: whether gVisor passes calls on to the driver.
+        drivers: which drivers this runsc knows; None does not ask.
     """
 
     path: Path
@@ -46,6 +53,8 @@ class Runtime:
     flags: GlobalFlags
     machine: str
     greenroom: str
+    nvproxy: Nvproxy = Nvproxy.AUTO
+    drivers: SupportedDrivers | None = None
 
 
 class Freeze(enum.Enum):
@@ -63,33 +72,48 @@ class Stage:
         ports: the world.
         state_dir: the worker's state directory.
         runtime: the worker's runsc.
+        gpus: the worker's desk for its GPUs.
         assignment: the admitted assignment.
         note: journals a progress mark.
         activation: directory of the live activation; None when there is none.
+        flags: runsc's global flags in the live activation.
+        plan: of the live activation, from when inject has written its bundles until they are taken.
         sandbox: the live sandbox; None before it is up and after it is ended.
         freeze: whether we have frozen it.
+        inventory: the pod's GPUs as detect has found them.
+        spec: the CDI spec that this actor's devices come from.
+        granted: the GPUs of each container, by ordinal; nothing while the actor holds none.
         exited: containers that had ended with 0 and were taken out of the live sandbox or were not restored.
         told: by container, fired once the watcher has told of its end.
         shapes: of each container, what a restore must find again.
         unproven: directory of a snapshot that is being made, until the machine knows that it is proven.
+        recording: held while an assignment is written.
+        directory: the actor's own.
     """
 
     ports: Ports
     state_dir: StateDir
     runtime: Runtime
+    gpus: GpuDesk
     assignment: WorkerAssignment
     note: Callable[[Mark], Awaitable[None]]
     activation: Path | None = None
+    flags: GlobalFlags = attrs.field(default=attrs.Factory(lambda stage: stage.runtime.flags, takes_self=True))
+    plan: SandboxPlan | None = None
     sandbox: Sandbox | None = None
     freeze: Freeze = Freeze.NOT_FROZEN
+    inventory: Inventory | None = None
+    spec: KeptSpec | None = None
+    granted: dict[str, tuple[Gpu, ...]] = attrs.field(factory=dict)
     exited: dict[str, int] = attrs.field(factory=dict)
     told: dict[str, anyio.Event] = attrs.field(factory=dict)
     shapes: dict[str, Shape] = attrs.field(factory=dict)
     unproven: Path | None = None
+    recording: anyio.Lock = attrs.field(factory=lambda: anyio.Lock(fast_acquire=True), init=False)
+    directory: ActorDir = attrs.field(init=False)
 
-    @property
-    def directory(self) -> ActorDir:
-        """The actor's own directory."""
+    @directory.default
+    def _its_directory(self) -> ActorDir:
         return self.state_dir.actor(self.assignment.uid)
 
     def live_sandbox(self, step: Step) -> Sandbox:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from actors.assignment import SnapshotScope
 from actors.codec import rfc3339
-from actors.manifest import Manifest, RuntimeFacts, SnapshotContainer, write_manifest
+from actors.manifest import Manifest, RuntimeFacts, SnapshotContainer, SnapshotGpu, write_manifest
 from actors.proof import FULL, prove
 from actors.runsc.answers import Status
 from actors.snapshots import fresh_snapshot_id, newest, snapshot_of
@@ -193,21 +193,29 @@ def _manifest(stage: Stage, snapshot_id: str, created_at_s: float, files: tuple[
         runsc=RuntimeFacts(
             version=runtime.version.text,
             sha256=runtime.sha256,
-            platform=runtime.flags.platform,
-            flags=runtime.flags.as_list(),
+            platform=stage.flags.platform,
+            flags=stage.flags.as_list(),
         ),
-        driver=None,
-        toolkit=None,
+        driver=None if stage.spec is None else stage.spec.driver,
+        toolkit=None if stage.spec is None else stage.spec.toolkit,
         containers=tuple(
             SnapshotContainer(
                 name=each.name,
                 image_digest=each.image_digest,
                 shape=stage.shapes[each.name],
-                gpus=(),
+                gpus=_gpus(stage, each.name),
                 exited=stage.exited.get(each.name),
             )
             for each in stage.assignment.containers
         ),
         volumes=(),
         files=files,
+    )
+
+
+def _gpus(stage: Stage, container: str) -> tuple[SnapshotGpu, ...]:
+    """What a container that is restored must find again at each ordinal, and what it will be told it had."""
+    return tuple(
+        SnapshotGpu(ordinal=ordinal, uuid=gpu.uuid, model=gpu.model, minor=gpu.minor, pci_bus_id=gpu.pci_bus_id)
+        for ordinal, gpu in enumerate(stage.granted.get(container, ()))
     )

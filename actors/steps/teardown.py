@@ -14,6 +14,7 @@ import anyio
 from actors.concurrency import together
 from actors.runsc.teardown import end_activation
 from actors.snapshots import look_at_snapshot, uri_of, verify_snapshot
+from actors.steps.partition import give_back
 from actors.steps.stage import Freeze
 from actors.steps.thaw import remove_unproven, resume_once
 from statemachine.events import OriginVerdict, RolledBack, TornDown
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from actors.runsc.sandbox import Sandbox
     from actors.steps.stage import Stage
     from statemachine.actor import Snapshot
-    from statemachine.commands import StopContainers
+    from statemachine.commands import RollBack, StopContainers
 
 TELL_S: Final = 1.0
 """Seconds that an ended container's exit code is waited for; it takes runsc some 20 ms to tell."""
@@ -31,7 +32,7 @@ KILL_MARGIN_S: Final = 5.0
 """Seconds beside the grace period in which TERM must have been delivered; a hung sandbox takes no signal."""
 
 
-async def roll_back(stage: Stage, origin: Snapshot | None) -> RolledBack:
+async def roll_back(stage: Stage, command: RollBack, origin: Snapshot | None) -> RolledBack:
     """Perform RollBack: end at once, undo everything, then look at the snapshot that the activation came from.
 
     A snapshot that was whole although nobody had heard of it yet is not undone: the actor is dead, and lives in there.
@@ -41,6 +42,7 @@ async def roll_back(stage: Stage, origin: Snapshot | None) -> RolledBack:
         if saved is None:
             await remove_unproven(stage)
         await end_sandbox(stage)
+        give_back(stage, command.undo)
         stage.unproven = None if saved is not None else stage.unproven
     return RolledBack(origin=await _judge(stage, origin), saved=saved)
 
@@ -53,6 +55,7 @@ async def stop_containers(stage: Stage, command: StopContainers) -> TornDown:
             await _ask_to_end(stage, stage.sandbox, command.grace_s)
     with anyio.CancelScope(shield=True):
         await end_sandbox(stage)
+        give_back(stage, command.undo)
     return TornDown()
 
 
@@ -68,7 +71,7 @@ async def end_sandbox(stage: Stage) -> None:
     await end_activation(stage.ports.processes, stage.ports.files, stage.activation, owned=owned)
     if stage.sandbox is not None:
         stage.sandbox.close()
-    stage.activation, stage.sandbox, stage.freeze = None, None, Freeze.NOT_FROZEN
+    stage.activation, stage.plan, stage.sandbox, stage.freeze = None, None, None, Freeze.NOT_FROZEN
 
 
 async def _ask_to_end(stage: Stage, sandbox: Sandbox, grace_s: float) -> None:

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 import attrs
+import cattrs
 import click
+import orjson
+import yaml
 
-from sim.mock.layout import CONTROL_MINOR, STATE_FILE, MockNode
+import sim
+from sim.mock.fake_ctk import PROGRAM
+from sim.mock.layout import CONTROL_MINOR, MONITOR, STATE_FILE, TOOLKIT, MockNode
 from sim.mock.making import NotPossibleError, Workshop, change, choose_uvm_major, current, make
 from sim.mock.scripting import DRIVER_VERSION, WORDS, WordError, apply
 from sim.mock.shared_library import MACHINES
 from sim.mock.state import NodeState, cuda_version
 from sim.world.gpus import Driver, some_gpus
 from supervisor.host.composition import open_host_ports
-from supervisor.host.surroundings import find_compiler, read_small
+from supervisor.host.surroundings import find_compiler, folders_of, read_small
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -66,16 +72,17 @@ def mock_node(
     """Make a mock GPU node: device nodes, a driver and an NVML that says what a state file scripts, but no GPU.
 
     Its libraries and what /proc shows are there as well. Without --gpus, change the one that is there (--set). 77
-    where it cannot be made: without root, or without a C compiler.
+    where no device nodes can be made. Without a C compiler nobody can load its NVML: a monitor of its own tells the
+    same facts, and an nvidia-ctk of its own writes the spec.
     """
     directory = directory.absolute()
     if ".." in directory.parts:
         raise click.BadParameter("must not have `..` in it", param_hint="--dir")
     if gpus is None and not words:
         raise click.UsageError("give --gpus to make a node, or --set to change one")
-    described = None if gpus is None else _described(gpus, minors, driver, mig)
+    described = None if gpus is None else described_node(gpus, minors, driver, mig)
     try:
-        state = anyio.run(_perform, directory, described, words)
+        state, why_empty = anyio.run(perform, directory, described, words)
     except NotPossibleError as error:
         click.echo(f"greenroom mock-node: not possible on this machine: {error}", err=True)
         return EXIT_NOT_POSSIBLE
@@ -83,10 +90,13 @@ def mock_node(
         raise click.BadParameter(str(error), param_hint="--set") from None
     for line in _shown(directory, state):
         click.echo(line)
+    if why_empty is not None:
+        click.echo(f"its NVML answers nothing, as it is not compiled: {why_empty}")
+        click.echo("so neither a monitor without --gpu-monitor nor the real nvidia-ctk works with this node")
     return 0
 
 
-def _described(gpus: int, minors: tuple[int, ...] | None, driver: str, mig: Sequence[int]) -> NodeState:
+def described_node(gpus: int, minors: tuple[int, ...] | None, driver: str, mig: Sequence[int]) -> NodeState:
     """The state of a node as the options describe it."""
     if minors is not None and len(minors) != gpus:
         raise click.BadParameter(f"names {len(minors)} GPUs, and --gpus {gpus}", param_hint="--minors")
@@ -102,13 +112,12 @@ def _described(gpus: int, minors: tuple[int, ...] | None, driver: str, mig: Sequ
     )
 
 
-async def _perform(directory: Path, described: NodeState | None, words: Sequence[str]) -> NodeState:
-    """Make the node when one is described, then let happen what the words say; how it is then."""
+async def perform(directory: Path, described: NodeState | None, words: Sequence[str]) -> tuple[NodeState, str | None]:
+    """Make the node when one is described, then let happen what the words say; how it is then, and what `make` says."""
     refused: NotPossibleError | WordError
     async with open_host_ports(roots=(directory,)) as ports:
         try:
-            if described is not None:
-                await _make(directory, described, ports)
+            why_empty = None if described is None else await _make(directory, described, ports)
             state = await current(directory, ports.files)
             changed = state
             for word in words:
@@ -118,11 +127,16 @@ async def _perform(directory: Path, described: NodeState | None, words: Sequence
         except (NotPossibleError, WordError) as error:
             refused = error  # raised outside, where no task group makes a group of it
         else:
-            return changed
+            return changed, why_empty
     raise refused
 
 
-async def _make(directory: Path, described: NodeState, ports: Ports) -> None:
+async def _make(directory: Path, described: NodeState, ports: Ports) -> str | None:
+    """Make a node with what this machine has; returns why its NVML answers nothing, if so.
+
+    Raises:
+        NotPossibleError, ProblemError: as `make`.
+    """
     machine = ports.wall.machine()
     if machine not in MACHINES:
         raise NotPossibleError(f"its libraries can be written for {' and '.join(MACHINES)}, and this is {machine}")
@@ -133,7 +147,14 @@ async def _make(directory: Path, described: NodeState, ports: Ports) -> None:
         uvm_major=choose_uvm_major(read_small(Path("/proc/devices")).decode()),
         state=described,
     )
-    await make(node, Workshop(files=ports.files, processes=ports.processes, compiler=find_compiler()))
+    workshop = Workshop(
+        files=ports.files,
+        processes=ports.processes,
+        compiler=find_compiler(),
+        interpreter=sys.executable,
+        folders=folders_of(attrs, cattrs, orjson, sim, yaml),
+    )
+    return await make(node, workshop)
 
 
 def _shown(directory: Path, state: NodeState) -> list[str]:
@@ -147,4 +168,6 @@ def _shown(directory: Path, state: NodeState) -> list[str]:
         f"state file: {directory / STATE_FILE}",
         *(["index  minor  bus               uuid", *rows] if rows else []),
         f"nvidia-ctk cdi generate --dev-root {directory} --driver-root {directory / 'driver'}",
+        f"without one: {directory / TOOLKIT / PROGRAM}",
+        f"without NVML: greenroom run --gpu-monitor {directory / MONITOR} …",
     ]

@@ -9,6 +9,7 @@ import attrs
 
 from sim.invariants.deadlines import deadlines_are_kept
 from sim.invariants.exit_codes import exit_codes_are_right
+from sim.invariants.gpus import gpus_are_exact, gpus_have_one_holder
 from sim.invariants.journals import journals_replay
 from sim.invariants.leftovers import nothing_is_left, one_sandbox
 from sim.invariants.snapshots import last_good_is_kept, snapshots_are_whole
@@ -36,6 +37,8 @@ INVARIANTS: Final[Mapping[str, Checker]] = MappingProxyType(
         "LastGoodIsKept": last_good_is_kept,
         "JournalsReplay": journals_replay,
         "ExitCodesAreRight": exit_codes_are_right,
+        "GpusAreExact": gpus_are_exact,
+        "GpusHaveOneHolder": gpus_have_one_holder,
     }
 )
 """What must be so whenever a living supervisor has nothing under way, or has left in good order."""

@@ -4,6 +4,8 @@ DIR/mock-node.json            the state, which scripts what happens (sim.mock.st
 DIR/dev/nvidia…               device nodes with the driver's numbers; DIR is the --dev-root
 DIR/driver/usr/…              the driver's libraries and programs; DIR/driver is the --driver-root
 DIR/proc/driver/nvidia/…      what a loaded driver shows
+DIR/monitor                   a GPU monitor that asks no NVML, for `--gpu-monitor`
+DIR/toolkit/nvidia-ctk        the simulated nvidia-ctk, where the real one is not; DIR/toolkit is the --toolkit-dir
 """
 
 from __future__ import annotations
@@ -24,7 +26,9 @@ if TYPE_CHECKING:
 
 STATE_FILE: Final = "mock-node.json"
 BUILD: Final = ".build"
-OWN_NAMES: Final = frozenset({STATE_FILE, BUILD, "dev", "driver", "proc"})
+TOOLKIT: Final = "toolkit"
+MONITOR: Final = "monitor"
+OWN_NAMES: Final = frozenset({STATE_FILE, BUILD, TOOLKIT, MONITOR, "dev", "driver", "proc"})
 """What may be in the directory: one with anything else in it is somebody's."""
 
 MAJOR: Final = 195
@@ -72,7 +76,7 @@ class MockNode:
 
     @property
     def nvml(self) -> Path:
-        """The library that is compiled."""
+        """The library that is compiled, where that can be."""
         return self.directory / LIBRARIES / f"{NVML}.so.{self.version}"
 
     def devices(self) -> dict[Path, tuple[int, int]]:
@@ -81,6 +85,10 @@ class MockNode:
         numbers |= {f"nvidia{gpu.minor}": (MAJOR, gpu.minor) for gpu in self.state.gpus}
         numbers |= {"nvidia-uvm": (self.uvm_major, 0), "nvidia-uvm-tools": (self.uvm_major, 1)}
         return {self.directory / "dev" / name: device for name, device in numbers.items()}
+
+    def empty_nvml(self) -> bytes:
+        """A library in its place that answers nothing."""
+        return shared_library(_SONAMES[NVML], self.machine)
 
     def driver_files(self) -> dict[Path, bytes]:
         """The driver's files but NVML, all of which everybody may execute."""

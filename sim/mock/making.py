@@ -10,16 +10,19 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from actors.ports import DeadlineExceededError
+from sim.mock import fake_ctk, fake_monitor
 from sim.mock.layout import (
     BUILD,
     LIBRARIES,
     LIBRARY_MODE,
     MAJOR,
+    MONITOR,
     NODE_MODE,
     OWN_NAMES,
     PROC_MODE,
     PROC_NVIDIA,
     STATE_FILE,
+    TOOLKIT,
     MockNode,
     proc_paths,
 )
@@ -48,6 +51,10 @@ class NotPossibleError(Exception):
     """Raised when no mock node can be made on this machine, and why."""
 
 
+class _CompileError(Exception):
+    """Raised when the NVML cannot be compiled, and why."""
+
+
 @attrs.frozen(kw_only=True)
 class Workshop:
     """What a mock node is made with.
@@ -56,11 +63,15 @@ class Workshop:
         files: reads.
         processes: runs the compiler.
         compiler: the machine's, or None.
+        interpreter: a Python for the programs of the node that are scripts.
+        folders: where that one finds `sim` and what it needs.
     """
 
     files: Files
     processes: Processes
     compiler: Path | None
+    interpreter: str
+    folders: tuple[str, ...]
 
 
 def choose_uvm_major(proc_devices: str) -> int:
@@ -78,16 +89,15 @@ def choose_uvm_major(proc_devices: str) -> int:
     return next(number for number in _UVM_MAJORS if number not in taken)
 
 
-async def make(node: MockNode, workshop: Workshop) -> None:
+async def make(node: MockNode, workshop: Workshop) -> str | None:
     """Make a node, or make what is there anew: as described, with nothing scripted. Its state file comes last.
 
+    Returns: why its NVML is a library without symbols, like the others; None when it was compiled.
+
     Raises:
-        NotPossibleError: there is no compiler, or it fails, or we may make no device nodes; what was made is undone,
-            unless a mock node was there before.
+        NotPossibleError: we may make no device nodes; what was made is undone, unless a mock node was there before.
         ProblemError: the directory holds something else, or cannot be written.
     """
-    if workshop.compiler is None:
-        raise NotPossibleError("its NVML has to be compiled, and there is no C compiler (`cc`) in PATH")
     furnishing = Furnishing(node.directory)
     with _told(node.directory):
         had_root = await workshop.files.lstat(node.directory) is not None
@@ -96,12 +106,14 @@ async def make(node: MockNode, workshop: Workshop) -> None:
             raise ProblemError(_occupied(node.directory, others))
         try:
             _make_nodes(node, furnishing)
-            library = await _compile(node, furnishing, workshop, workshop.compiler)
+            library, why_empty = await _nvml(node, furnishing, workshop)
         except BaseException:
             if not before:
                 _undo(furnishing, node.directory, had_root=had_root)
             raise
+        _put_programs(node.directory, furnishing, workshop)
         _furnish(node, furnishing, library)
+    return why_empty
 
 
 async def change(directory: Path, files: Files, state: NodeState) -> None:
@@ -160,8 +172,19 @@ def _make_nodes(node: MockNode, furnishing: Furnishing) -> None:
             furnishing.remove(dev / name)
 
 
-async def _compile(node: MockNode, furnishing: Furnishing, workshop: Workshop, compiler: Path) -> bytes:
-    """The node's NVML. All that the compiler writes is in a directory that goes away."""
+async def _nvml(node: MockNode, furnishing: Furnishing, workshop: Workshop) -> tuple[bytes, str | None]:
+    """The node's NVML; and why it is one that answers nothing, where it cannot be compiled."""
+    try:
+        return await _compile(node, furnishing, workshop), None
+    except _CompileError as error:
+        return node.empty_nvml(), str(error)
+
+
+async def _compile(node: MockNode, furnishing: Furnishing, workshop: Workshop) -> bytes:
+    """The node's NVML, compiled. All that the compiler writes is in a directory that goes away."""
+    compiler = workshop.compiler
+    if compiler is None:
+        raise _CompileError("there is no C compiler (`cc`) in PATH")
     build = node.directory / BUILD
     furnishing.directory(build)
     try:
@@ -181,10 +204,10 @@ async def _compile(node: MockNode, furnishing: Furnishing, workshop: Workshop, c
         )
         if finished.exit.code != 0:
             said = finished.stderr.decode(errors="replace").strip().splitlines() or ["it said nothing"]
-            raise NotPossibleError(f"{compiler} cannot compile its NVML: {said[-1]}")
+            raise _CompileError(f"{compiler} cannot compile it: {said[-1]}")
         return await workshop.files.read(build / "library", limit_bytes=_SOURCE_BYTES_MAX)
     except DeadlineExceededError as error:
-        raise NotPossibleError(f"its NVML cannot be compiled: {error}") from None
+        raise _CompileError(str(error)) from None
     finally:
         furnishing.remove(build)
 
@@ -212,6 +235,14 @@ def _furnish(node: MockNode, furnishing: Furnishing, library: bytes) -> None:
             furnishing.remove(libraries / name)
     _write_proc(node.directory, furnishing, node.state)
     furnishing.file(node.directory / STATE_FILE, write_state(node.state), mode=_STATE_MODE)
+
+
+def _put_programs(directory: Path, furnishing: Furnishing, workshop: Workshop) -> None:
+    """What serves the node's facts without its NVML: the toolkit, and a monitor."""
+    furnishing.directory(directory / TOOLKIT)
+    for path, wrapper in ((Path(TOOLKIT) / fake_ctk.PROGRAM, fake_ctk.wrapper), (Path(MONITOR), fake_monitor.wrapper)):
+        text = wrapper(workshop.interpreter, workshop.folders, directory)
+        furnishing.file(directory / path, text.encode(), mode=LIBRARY_MODE)
 
 
 def _write_proc(directory: Path, furnishing: Furnishing, state: NodeState) -> None:

@@ -11,6 +11,7 @@ import errno
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from sim.world import lookup
 from sim.world.errors import kernel_error
 from sim.world.nodes import Directory, Symlink
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 Steps: TypeAlias = "Generator[str, None, None]"
 
 DIRECTORY_MODE: Final = 0o700
+_WAYS_MAX: Final = 4096
 
 
 class SimBeneath:
@@ -38,6 +40,7 @@ class SimBeneath:
             if not root.is_absolute() or ".." in root.parts:
                 raise ValueError(f"a root is an absolute path without '..', not {root}")
         self.disk = disk
+        self._ways: set[tuple[str, ...]] = set()
         # The deepest first, so that a root below another one is found.
         self._roots = sorted(((root, root.parts) for root in set(roots)), key=lambda found: -len(found[1]))
 
@@ -61,10 +64,19 @@ class SimBeneath:
             PermissionError: it is below no root, or is one.
             OSError: ENOENT, ENOTDIR, ELOOP (a symlink on the way).
         """
+        parts = path.parts
+        way = parts[1:-1]
+        # What is below a root once is so always, and nearly every path has a directory that was seen before.
+        directory = self.disk.find_plainly(way) if way in self._ways else None
+        if directory is not None:
+            return directory, parts[-1]
         root, names = self.split(path)
         if not names:
             raise PermissionError(errno.EPERM, "a root itself is not to be replaced", str(path))
-        directory = self.disk.find_plainly(path.parts[1:-1])
+        if len(self._ways) >= _WAYS_MAX:
+            self._ways.clear()
+        self._ways.add(way)
+        directory = self.disk.find_plainly(way)
         if directory is None:
             directory = self.disk.find_directory(root)
             for name in names[:-1]:
@@ -88,6 +100,9 @@ class SimBeneath:
 
     def refuse_symlink(self, directory: Directory, name: str) -> None:
         """Raise ELOOP when a symlink stands there: what takes the place of it would hide it."""
+        if name not in directory.entries:
+            lookup.require_short(name)
+            return
         with suppress(FileNotFoundError):
             if isinstance(self.disk.look(directory, name), Symlink):
                 raise kernel_error(errno.ELOOP, name)

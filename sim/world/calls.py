@@ -35,14 +35,17 @@ CHANGING: Final = frozenset(
         ("files", "append_durably"),
         ("files", "lock"),
         ("files", "make_directory"),
+        ("files", "make_links"),
         ("files", "remove_file"),
         ("files", "remove_tree"),
         ("files", "rename"),
         ("files", "replace"),
         ("files", "replace_executable"),
+        ("files", "replace_readable"),
         ("files", "sync_tree"),
         ("files", "truncate"),
         ("files", "unlock"),
+        ("gpus", "monitor"),
         ("net", "close"),
         ("net", "connect_unix"),
         ("net", "listen_unix"),
@@ -62,9 +65,9 @@ _WOKEN_BY_THEIR_FENCE: Final = frozenset({"files", "net", "processes"})
 """The ports whose calls do not wait any longer when the life is over."""
 
 
-@attrs.frozen
+@attrs.define
 class Call:
-    """One call of a port.
+    """One call of a port. Nobody changes it; a frozen one, of which every call makes one, takes twice as long to make.
 
     Attributes:
         number: its place among all calls of the run, from 1.
@@ -107,6 +110,7 @@ class Ledger:
     Attributes:
         calls: those that were kept.
         count: how many there were.
+        now_s: virtual seconds.
         overrun: raised when there were too many; whoever unwinds may have replaced it by something else.
     """
 
@@ -115,7 +119,7 @@ class Ledger:
         self.count = 0
         self.overrun: RunawayError | None = None
         self._calls_max = calls_max
-        self._now_s = now_s
+        self.now_s = now_s
         self._keeps = keeps
 
     def enter(self, incarnation: int, port: str, method: str, argument: str) -> Call:
@@ -130,7 +134,7 @@ class Ledger:
                 f"more than {self._calls_max} calls; the last one was {port}.{method} {argument}"
             )
             raise self.overrun
-        call = Call(self.count, incarnation, self._now_s(), port, method, argument)
+        call = Call(self.count, incarnation, self.now_s(), port, method, argument)
         if self._keeps:
             self.calls.append(call)
         return call

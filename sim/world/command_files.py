@@ -61,7 +61,9 @@ class DiskFiles:
 
     def read(self, path: str) -> bytes:
         """Read a whole file."""
-        return self._disk.read(self._disk.find_regular(Path(path)))
+        directory = self._disk.find_plainly(_names(path)[:-1])
+        node = None if directory is None else directory.entries.get(path.rpartition("/")[2])
+        return self._disk.read(node if node.__class__ is Regular else self._disk.find_regular(Path(path)))
 
     def replace(self, path: str, data: bytes) -> None:
         """Write a whole file, made or overwritten."""
@@ -110,9 +112,12 @@ class DiskFiles:
         return isinstance(self._find(path), Regular)
 
     def _find(self, path: str) -> Node | None:
-        directory = self._disk.find_plainly(_names(path)[:-1])
-        if directory is not None and path.rpartition("/")[2] not in directory.entries:
-            return None  # which is what is asked for most
+        *way, name = _names(path)
+        directory = self._disk.find_plainly(tuple(way))
+        if directory is not None:
+            node = directory.entries.get(name)
+            if node is None or node.__class__ is Regular:
+                return node
         try:
             return self._disk.find(Path(path))
         except OSError:
@@ -143,6 +148,6 @@ class DiskFiles:
             raise kernel_error(errno.ENOSPC)
 
 
-def _names(path: str) -> list[str]:
+def _names(path: str) -> tuple[str, ...]:
     """The names on the way to an absolute path; what is no plain one leads nowhere by them."""
-    return path.split("/")[1:]
+    return tuple(path.split("/")[1:])

@@ -96,6 +96,7 @@ class Flags:
     library_search_paths: tuple[str, ...]
     disabled_hooks: tuple[str, ...]
     device_ids: tuple[str, ...]
+    features: frozenset[str]
     no_all_device: bool
 
     @property
@@ -138,11 +139,18 @@ def read_flags(words: Sequence[str], env: Mapping[str, str]) -> Flags:
         strategies=values("device-name-strategy") or ("index", "uuid"),
         library_search_paths=values("library-search-path"),
         disabled_hooks=values("disable-hook"),
-        device_ids=() if "all" in values("device-id") else values("device-id"),
+        device_ids=_ids(values("device-id")),
+        features=frozenset(values("feature-flag")),
         no_all_device=value("no-all-device", "false") == "true",
     )
     _require_known(flags, given)
     return flags
+
+
+def _ids(given: tuple[str, ...]) -> tuple[str, ...]:
+    """Which devices; none is all. Of the two words that are no device the first one counts, wherever it stands."""
+    word = next((each for each in given if each in {"all", "none"}), "")
+    return () if word == "all" else given
 
 
 def _format(output: str, asked: str) -> str:
@@ -165,9 +173,8 @@ def _require_known(flags: Flags, given: Mapping[str, list[str]]) -> None:
         wrong = _wrong_name(name)
         if wrong is not None:
             raise UsageError(f"invalid CDI {what} name: invalid {what}. {wrong}")
-    features = {each for text in given.get("feature-flag", ()) for each in text.split(",")}
-    if "none" in flags.device_ids or "enable-hook" in given or features & _FEATURES_NOT_MODELLED:
-        raise NotModelledError("--device-id=none, --enable-hook or a feature flag")
+    if "enable-hook" in given or flags.features & _FEATURES_NOT_MODELLED:
+        raise NotModelledError("--enable-hook or a feature flag")
 
 
 def _wrong_name(name: str) -> str | None:

@@ -139,6 +139,36 @@ class SimDisk(Tree):
         self.check(Operation.SYNC, node)
         node.sync()
 
+    def replace(self, directory: Directory, name: str, data: bytes, mode: int) -> bool:
+        """Put a file in place of another one, or where there is none, as rename(2) of a synced temporary one does.
+
+        Returns: False when anything about it is not as it nearly always is; then nothing was done.
+        """
+        old = directory.entries.get(name)
+        if (
+            self._injections
+            or directory.listeners
+            or (old is None and len(name) > lookup.SHORT_NAME)
+            or (old is not None and old.__class__ is not Regular)
+            or (directory.parent is None and directory is not directory.volume.root)
+        ):
+            return False
+        self._last_suffix += 1
+        node = Regular(
+            volume=directory.volume,
+            mode=mode,
+            synced_mode=mode,
+            inode=self._last_inode + 1,
+            mtime_ns=self.now_ns(),
+            content=bytearray(data),
+            synced_bytes=len(data),
+        )
+        if not directory.volume.replace_durably(directory, name, node):
+            return False
+        self._last_inode += 1
+        directory.mtime_ns = node.mtime_ns
+        return True
+
     # Changing directories.
 
     def make_directory(self, directory: Directory, name: str, mode: int) -> Directory:
@@ -222,6 +252,8 @@ class SimDisk(Tree):
         if isinstance(replaced, Directory) and replaced.entries:
             raise kernel_error(errno.ENOTEMPTY, old)
         source.volume.move(source, old, target, new)
+        if isinstance(node, Directory):
+            self.forget_ways()
         self._tell_entry(source, old)
         self._tell_entry(target, new)
         self._tell_layout_of(node, replaced)
@@ -282,8 +314,9 @@ class SimDisk(Tree):
 
     def _tell_entry(self, directory: Directory, name: str) -> None:
         directory.mtime_ns = self.now_ns()
-        for listener in tuple(directory.listeners):
-            listener(name)
+        if directory.listeners:
+            for listener in tuple(directory.listeners):
+                listener(name)
 
     def _tell_layout_of(self, *nodes: Node | None) -> None:
         for node in nodes:
@@ -294,7 +327,7 @@ class SimDisk(Tree):
 
 def _tell(node: Node) -> None:
     """Tell who listens that something about a node changed that is no entry."""
-    if node.parent is not None:
+    if node.parent is not None and node.parent.listeners:
         for listener in tuple(node.parent.listeners):
             listener(node.name)
     if isinstance(node, Directory):

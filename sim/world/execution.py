@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import errno
 import posixpath
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from functools import partial
+from typing import TYPE_CHECKING, Final, Protocol
 
 import attrs
 import trio
 
+from sim.world.agenda import Agenda
 from sim.world.ctk_command import CtkCommand
 from sim.world.errors import kernel_error
 from sim.world.process_table import ProcessTable, SimProcess
@@ -23,14 +25,20 @@ from sim.world.runsc.machine import Answer, Ask, Completion, Invocation, Lock, S
 from sim.world.sandboxes import SimMachine, SimSandbox
 
 if TYPE_CHECKING:
+    from sim.world.agenda import Appointment
     from sim.world.command_files import DiskFiles
+    from sim.world.given import Given
     from sim.world.gpu_node import GpuNode
-    from sim.world.runsc.machine import Steps
+    from sim.world.runsc.machine import Steps, Wish
     from sim.world.runsc.settings import RunscSettings
 
 _LOCK_MODE: Final = 0o644
 _SMALL: Final = frozenset({"true", "false", "sleep"})
 _FOLDERS: Final = frozenset({"/bin", "/usr/bin"})
+
+_COVER: Final = "/cover/cover"
+_COVER_WORDS: Final = 6
+"""Of `actors.cover_elf`, before the command that it becomes. No rootfs is written to here, with or without it."""
 
 
 class OutputHandle(Protocol):
@@ -67,25 +75,31 @@ class Execution:
         files: its disk, as programs reach it.
         runscs: the runsc at each path.
         gpus: its GPUs, their driver and their toolkit, if it can have any.
+        agenda: what will happen on it.
         sandboxes: by pid.
+        given: every container's document that a runsc has read, in order.
     """
 
     def __init__(
         self,
+        *,
         table: ProcessTable,
         files: DiskFiles,
         runscs: Mapping[str, RunscSettings],
         gpus: GpuNode | None,
         tasks: trio.Nursery,
+        agenda: Agenda,
     ) -> None:
         self.table = table
         self.files = files
         self.runscs = dict(runscs)
         self.gpus = gpus
+        self.agenda = agenda
         self.sandboxes: dict[int, SimSandbox] = {}
+        self.given: list[Given] = []
         self._tasks = tasks
         self._locks: dict[str, SimProcess] = {}
-        self._unlocked = trio.Event()
+        self._wanting: dict[str, dict[SimProcess, Callable[[], None]]] = {}
 
     def require(self, path: str) -> None:
         """Look whether something can be executed.
@@ -108,6 +122,7 @@ class Execution:
         env: Mapping[str, str],
         stdout: OutputHandle,
         stderr: OutputHandle,
+        stdin: bytes = b"",
     ) -> SimProcess:
         """Start a program in a session of its own, and return its process.
 
@@ -115,11 +130,12 @@ class Execution:
             FileNotFoundError: there is no such program.
             PermissionError: it is no executable file.
         """
+        argv = _become(argv)
         self.require(argv[0])
         process = self.table.spawn(argv, parent=parent)
         if argv[0] in self.runscs:
-            command = RunscCommand(self, process, self._settings_of(argv[0]))
-            self._tasks.start_soon(command.run, Invocation(argv=argv[1:], stdout=stdout, stderr=stderr))
+            invocation = Invocation(argv=argv[1:], stdin=stdin, stdout=stdout, stderr=stderr)
+            RunscCommand(self, process, self._settings_of(argv[0]), invocation).go_on()
         elif self.gpus is not None and self.gpus.offers(argv[0]):
             tool = CtkCommand(self.table, process, self.gpus, env)
             self._tasks.start_soon(tool.run, argv[1:], stdout, stderr)
@@ -136,13 +152,13 @@ class Execution:
             del self.sandboxes[pid]
 
         sandbox.process.ended.append(forget)
-        self._tasks.start_soon(sandbox.run)
+        sandbox.begin()
 
     def _settings_of(self, runsc: str) -> RunscSettings:
         """A runsc as it finds the machine now: nodes and drivers come and go."""
         settings = self.runscs[runsc]
         if self.gpus is not None and self.gpus.has_driver:
-            return attrs.evolve(settings, has_nvidia_driver=True)
+            return attrs.evolve(settings, has_nvidia_driver=True, nvidia_driver=self.gpus.loaded_version or "")
         return settings
 
     async def _run_small(self, process: SimProcess, argv: tuple[str, ...]) -> None:
@@ -155,91 +171,155 @@ class Execution:
 
     # ------------------------------------------------------------------------------------------------- locks of runsc
 
-    async def lock(self, path: str, owner: SimProcess) -> None:
-        """Take a lock, waiting for whoever has it; its file is made when absent, as flock(2) needs one."""
-        while self._locks.setdefault(path, owner) is not owner:
-            await self._unlocked.wait()
+    def lock(self, path: str, owner: SimProcess, try_again: Callable[[], None]) -> bool:
+        """Take a lock; its file is made when absent, as flock(2) needs one.
+
+        Returns: False when somebody has it; when he gives it back, `try_again` is called.
+        """
+        if self._locks.setdefault(path, owner) is not owner:
+            self._wanting.setdefault(path, {})[owner] = try_again
+            return False
         if not self.files.holds_file(path):
             self.files.create(path, _LOCK_MODE)
+        return True
 
     def unlock(self, path: str, owner: SimProcess) -> None:
         """Give a lock back."""
         if self._locks.get(path) is owner:
             del self._locks[path]
-            self._unlocked.set()
-            self._unlocked = trio.Event()
+            for try_again in self._wanting.pop(path, {}).values():
+                try_again()
 
-    def unlock_all(self, owner: SimProcess) -> None:
-        """Give back whatever a process has."""
+    def give_up(self, owner: SimProcess) -> None:
+        """Give back whatever a process has, and let it want nothing."""
+        for wanting in self._wanting.values():
+            wanting.pop(owner, None)
         for path in [path for path, holder in self._locks.items() if holder is owner]:
             self.unlock(path, owner)
 
 
 class RunscCommand:
-    """One call of runsc, being executed.
+    """One call of runsc, being executed to its end, or until it is killed.
 
     Args:
         execution: the machine.
         process: its process.
         settings: which runsc it is.
+        invocation: how it was called.
     """
 
-    def __init__(self, execution: Execution, process: SimProcess, settings: RunscSettings) -> None:
+    def __init__(
+        self, execution: Execution, process: SimProcess, settings: RunscSettings, invocation: Invocation
+    ) -> None:
         self._execution = execution
         self._process = process
-        self._settings = settings
+        self._invocation = invocation
         self._machine = SimMachine(execution, process, settings)
-        self._scope = trio.CancelScope()
-        process.ended.append(self._killed)
+        self._steps: Steps[Completion] = call(self._machine, settings, invocation)
+        self._is_going_on = False
+        self._answer: Answer | None = None
+        self._wanted = ""
+        # What it waits for.
+        self._appointment: Appointment | None = None
+        self._question: tuple[SimSandbox, int] | None = None
+        process.ended.append(self._ended)
 
-    async def run(self, invocation: Invocation) -> None:
-        """Execute it to its end, or until it is killed."""
-        steps = call(self._machine, self._settings, invocation)
-        completion: Completion | None = None
+    def go_on(self, result: Answer | None = None) -> None:
+        """Give it what it has wished for, and what it wishes for next, until that takes time or it has ended."""
+        self._is_going_on = True
         try:
-            with self._scope:
-                completion = await self._perform(steps)
+            wish = self._steps.send(result)
+            while self._fulfil(wish):
+                result, self._answer = self._answer, None
+                wish = self._steps.send(result)
+        except StopIteration as end:
+            self._complete(end.value)
         finally:
-            steps.close()
-            self._execution.unlock_all(self._process)
-        if completion is not None:
-            for handle, data in ((invocation.stdout, completion.stdout), (invocation.stderr, completion.stderr)):
-                if data:
-                    handle.write(data)
-            self._execution.table.end(self._process, completion.code)
+            self._is_going_on = False
 
-    async def _perform(self, steps: Steps[Completion]) -> Completion:
-        """Give a command what it wishes for until it has what it needs."""
-        result: Any = None
-        while True:
-            try:
-                wish = steps.send(result)
-            except StopIteration as end:
-                completion: Completion = end.value
-                return completion
-            result = None
-            match wish:
-                case Sleep(seconds):
-                    if seconds > 0:
-                        await trio.sleep(seconds)
-                case Lock(path):
-                    await self._execution.lock(path, self._process)
-                case Unlock(path):
-                    self._execution.unlock(path, self._process)
-                case Ask(pid, _, method, argument, stdio):
-                    sandbox = self._execution.sandboxes.get(pid)
-                    result = Answer(refused=True) if sandbox is None else await sandbox.ask(method, argument, stdio)
+    def _fulfil(self, wish: Wish) -> bool:
+        """Whether it can go on at once; where it cannot, it will when its time has come."""
+        match wish:
+            case Sleep(seconds):
+                if seconds <= 0:
+                    return True
+                self._appointment = self._execution.agenda.at(trio.current_time() + seconds, self.go_on)
+                return False
+            case Lock(path):
+                return self._lock(path)
+            case Unlock(path):
+                self._execution.unlock(path, self._process)
+                return True
+            case Ask():
+                return self._ask(wish)
 
-    def _killed(self) -> None:
-        self._scope.cancel()
+    def _lock(self, path: str) -> bool:
+        if self._execution.lock(path, self._process, self._try_again):
+            return True
+        self._wanted = path
+        return False
+
+    def _try_again(self) -> None:
+        """Somebody has given the lock back that is wanted."""
+        self._appointment = self._execution.agenda.soon(self._lock_and_go_on)
+
+    def _lock_and_go_on(self) -> None:
+        if self._lock(self._wanted):
+            self.go_on()
+
+    def _ask(self, wish: Ask) -> bool:
+        sandbox = self._execution.sandboxes.get(wish.pid)
+        if sandbox is None:
+            self._answer = Answer(refused=True)
+            return True
+        number = sandbox.ask(wish.method, wish.argument, wish.stdio, self._answered)
+        if self._answer is None:
+            self._question = sandbox, number
+        return self._answer is not None
+
+    def _answered(self, answer: Answer) -> None:
+        self._question = None
+        if self._is_going_on:
+            self._answer = answer
+        else:
+            self._appointment = self._execution.agenda.soon(partial(self.go_on, answer))
+
+    def _complete(self, completion: Completion) -> None:
+        self._execution.give_up(self._process)
+        if completion.stdout:
+            self._invocation.stdout.write(completion.stdout)
+        if completion.stderr:
+            self._invocation.stderr.write(completion.stderr)
+        self._execution.table.end(self._process, completion.code)
+
+    def _ended(self) -> None:
+        """Its process is gone, by itself or killed: it waits for nothing, and holds nothing."""
+        if self._appointment is not None:
+            self._appointment.call_off()
+        if self._question is not None:
+            sandbox, number = self._question
+            sandbox.forget(number)
+        self._steps.close()
+        self._execution.give_up(self._process)
         self._machine.command_ended()
 
 
 @asynccontextmanager
 async def open_execution(
-    *, table: ProcessTable, files: DiskFiles, runscs: Mapping[str, RunscSettings], gpus: GpuNode | None = None
+    *,
+    table: ProcessTable,
+    files: DiskFiles,
+    runscs: Mapping[str, RunscSettings],
+    gpus: GpuNode | None = None,
+    agenda: Agenda | None = None,
 ) -> AsyncIterator[Execution]:
     """Execute programs while the context is open; on leaving, whatever still runs is dropped."""
+    agenda = agenda or Agenda()
     async with trio.open_nursery() as tasks:
-        yield Execution(table, files, runscs, gpus, tasks)
+        tasks.start_soon(agenda.keep)
+        yield Execution(table=table, files=files, runscs=runscs, gpus=gpus, tasks=tasks, agenda=agenda)
         tasks.cancel_scope.cancel()
+
+
+def _become(argv: Sequence[str]) -> Sequence[str]:
+    return argv[_COVER_WORDS:] if argv[0].endswith(_COVER) and len(argv) > _COVER_WORDS else argv

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, TypeAlias, TypeVar, TypeVarTuple
 import anyio
 from anyio import lowlevel
 
-from sim.world import reading, walking, writing
+from sim.world import linking, reading, walking, writing
 from sim.world.beneath import SimBeneath
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Generator, Sequence
+    from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
     from pathlib import Path
 
     from actors.ports import FileLock, FileStat
@@ -78,11 +78,23 @@ class SimFiles:
 
     async def replace(self, path: Path, data: bytes) -> None:
         """Replace atomically and durably."""
-        await self._change("replace", writing.replace(self._beneath, path, data), path)
+        await self._change("replace", writing.replace(self._beneath, path, data, is_watched=self.at is not None), path)
 
     async def replace_executable(self, path: Path, data: bytes) -> None:
         """Replace atomically and durably a program: it and the directory that holds it (made when absent) get 0755."""
         await self._change("replace_executable", writing.replace_executable(self._beneath, path, data), path)
+
+    async def replace_readable(self, path: Path, data: bytes) -> None:
+        """Replace atomically and durably a file that everybody may read, in a directory (made when absent) 0755."""
+        await self._change("replace_readable", writing.replace_readable(self._beneath, path, data), path)
+
+    async def make_links(self, path: Path, links: Mapping[str, str]) -> None:
+        """Make a directory 0755 of symlinks, from name to target, as a whole; one with just these is left as it is.
+
+        Raises:
+            OSError: ENOTEMPTY or ENOTDIR when something else stands there, EINVAL for what can be no link.
+        """
+        await self._change("make_links", linking.make_links(self._beneath, path, links), path)
 
     async def append(self, path: Path, data: bytes) -> None:
         """Append in one write, all or nothing; not yet durable."""
@@ -115,6 +127,10 @@ class SimFiles:
     async def lstat(self, path: Path) -> FileStat | None:
         """What stands there, not following a last symlink; None when nothing does."""
         return await self._look(partial(reading.look_at, follow=False), path)
+
+    async def read_link(self, path: Path) -> str | None:
+        """Where the symlink that stands there leads, as it says; None when none does."""
+        return await self._look(reading.read_link, path)
 
     async def rename(self, source: Path, target: Path) -> None:
         """Rename within one file system and fsync the target's directory."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from actors.ports import FileLock, Files, FileStat
@@ -42,6 +43,14 @@ class GatedFiles:
         """Replace a program."""
         await self._gate.cross("files", "replace_executable", str(path), self._inner.replace_executable, path, data)
 
+    async def replace_readable(self, path: Path, data: bytes) -> None:
+        """Replace a file for everybody to read."""
+        await self._gate.cross("files", "replace_readable", str(path), self._inner.replace_readable, path, data)
+
+    async def make_links(self, path: Path, links: Mapping[str, str]) -> None:
+        """Make a directory of symlinks."""
+        await self._gate.cross("files", "make_links", str(path), self._inner.make_links, path, links)
+
     async def append(self, path: Path, data: bytes) -> None:
         """Append in one write."""
         await self._gate.cross("files", "append", str(path), self._inner.append, path, data)
@@ -69,6 +78,10 @@ class GatedFiles:
     async def lstat(self, path: Path) -> FileStat | None:
         """What stands there, not following a last symlink."""
         return await self._gate.cross("files", "lstat", str(path), self._inner.lstat, path)
+
+    async def read_link(self, path: Path) -> str | None:
+        """Where a symlink leads."""
+        return await self._gate.cross("files", "read_link", str(path), self._inner.read_link, path)
 
     async def rename(self, source: Path, target: Path) -> None:
         """Rename."""

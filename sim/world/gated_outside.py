@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from anyio.abc import ByteStream
 
+from actors.ports import PROMPT_S
+
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
@@ -41,11 +43,14 @@ class GatedWatch:
         self._inner = inner
 
     @asynccontextmanager
-    async def changes(self, directory: Path) -> AsyncIterator[AsyncIterator[frozenset[str]]]:
+    async def changes(
+        self, directory: Path, *, within_s: float = PROMPT_S
+    ) -> AsyncIterator[AsyncIterator[frozenset[str]]]:
         """Names of direct entries that changed, in batches."""
         async with AsyncExitStack() as stack:
             enter = stack.enter_async_context
-            changes = await self._gate.cross("watch", "changes", str(directory), enter, self._inner.changes(directory))
+            watching = self._inner.changes(directory, within_s=within_s)
+            changes = await self._gate.cross("watch", "changes", str(directory), enter, watching)
             yield GatedIterator(self._gate, "watch", str(directory), changes)
 
 

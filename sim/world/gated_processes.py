@@ -8,6 +8,7 @@ from actors.ports import AppendTo, Output
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
     from actors.ports import Child, Exit, Finished, Processes, ProcessIdentity
     from sim.world.calls import Gate
@@ -26,6 +27,7 @@ class GatedProcesses:
         *,
         deadline_s: float,
         env: Mapping[str, str],
+        stdin: Path | None = None,
         stdout: AppendTo | Output = Output.CAPTURE,
         stderr: AppendTo | Output = Output.CAPTURE,
         stdout_limit_bytes: int = 1 << 20,
@@ -39,6 +41,7 @@ class GatedProcesses:
             argv,
             deadline_s=deadline_s,
             env=env,
+            stdin=stdin,
             stdout=stdout,
             stderr=stderr,
             stdout_limit_bytes=stdout_limit_bytes,

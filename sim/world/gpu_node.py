@@ -26,13 +26,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from sim.world.disk import SimDisk
-    from sim.world.gpus import ComputeProcess, Driver, Gpu, Toolkit
+    from sim.world.gpus import ComputeProcess, Driver, Gpu, MigInstance, Toolkit
     from sim.world.nvml import Return, Symbol, Trouble
 
 _MAJOR: Final = 195
 _CONTROL_MINOR: Final = 255
 _UVM_MAJORS: Final = range(384, 512)
 """Where the kernel takes the numbers from that drivers do not fix."""
+_CAPS_MAJOR: Final = 234
+_DRM_MAJOR: Final = 226
 _NODE_MODE: Final = 0o666
 _ELF: Final = b"\x7fELF "
 _LIBRARY: Final = "libnvidia-ml.so.1"
@@ -68,6 +70,7 @@ class GpuNode:
         self.listeners: list[Callable[[int, int], None]] = []
         self.disk = disk
         self._gpus = {gpu.minor: gpu for gpu in gpus}
+        self._instances: dict[int, tuple[MigInstance, ...]] = {}
         if len(self._gpus) != len(gpus):
             raise ValueError("two GPUs have one minor")
         self._installed_version = driver.version
@@ -84,6 +87,7 @@ class GpuNode:
         if not self._gpus:
             return
         self._boots += 1
+        self._instances.clear()  # the mode outlives a boot, instances do not
         self._may_open_devices = True
         self.loaded_version = self._installed_version if self._is_loaded else None
         self._write_proc()
@@ -119,6 +123,10 @@ class GpuNode:
         """
         return self._gpus[minor]
 
+    def instances(self, minor: int) -> tuple[MigInstance, ...]:
+        """The MIG devices of a GPU, in the order of their index."""
+        return self._instances.get(minor, ())
+
     def visible(self) -> tuple[Gpu, ...]:
         """The GPUs whose device nodes are there, in the order of their index."""
         return tuple(gpu for gpu in self._gpus.values() if self._is_device(f"nvidia{gpu.minor}"))
@@ -139,6 +147,13 @@ class GpuNode:
             return None
         _, _, version = node.name.partition(".so.")
         return version if bytes(node.content[: len(_ELF)]) == _ELF else None
+
+    def names(self, directory: Path) -> frozenset[str]:
+        """What is in a directory; nothing where there is none."""
+        try:
+            return frozenset(self.disk.find_directory(directory).entries)
+        except OSError:
+            return frozenset()
 
     def offers(self, path: str) -> bool:
         """Whether a path is one of the toolkit's programs, which can be executed now.
@@ -175,6 +190,24 @@ class GpuNode:
         """From now on these processes compute on a GPU, and no others."""
         self._change(minor, processes=processes)
 
+    def split(self, minor: int, *instances: MigInstance) -> None:
+        """A GPU is put into MIG mode and split into these instances, and the nodes to open them with are made."""
+        self._change(minor, is_in_mig_mode=True)
+        self._instances[minor] = instances
+        names = [name for at, split in self._instances.items() for each in split for name in each.capabilities(at)]
+        # 1 and 2 are those of configuring and monitoring.
+        numbers = {name: number for number, name in enumerate(dict.fromkeys(names), 3)}
+        text = "".join(f"{name} {number}\n" for name, number in {"config": 1, "monitor": 2, **numbers}.items())
+        scenery.put_file(self.disk, self.driver.proc_root / "driver/nvidia-caps/mig-minors", text.encode(), mode=0o444)
+        for number in numbers.values():
+            self._put_node(f"nvidia-caps/nvidia-cap{number}", _CAPS_MAJOR, number)
+
+    def make_drm_nodes(self, minor: int, number: int) -> None:
+        """The kernel's graphics nodes of a GPU come: `card<number>` and its render node."""
+        for name in (f"card{number}", f"renderD{128 + number}"):
+            scenery.put_directory(self.disk, Path("/sys/bus/pci/devices") / self.gpu(minor).proc_bus_id / "drm" / name)
+            self._put_node(f"dri/{name}", _DRM_MAJOR, number + (128 if name.startswith("r") else 0))
+
     # ---- what happens to nodes
 
     def make_nodes(self, *minors: int) -> None:
@@ -194,7 +227,8 @@ class GpuNode:
         Raises:
             FileNotFoundError: there is none.
         """
-        self.disk.remove(self.disk.find_directory(self.dev), name)
+        path = self.dev / name
+        self.disk.remove(self.disk.find_directory(path.parent), path.name)
 
     def deny_devices(self) -> None:
         """The device cgroup lets nobody in any more: what is open is, and NVML says Unknown Error."""

@@ -42,7 +42,7 @@ class Gpu:
         uuid: `GPU-` and a UUID.
         minor: of its device node, `/dev/nvidia<minor>`; neither its index in NVML nor its place on the bus.
         pci_bus_id: as NVML spells it, an 8-digit domain and upper-case hex.
-        is_in_mig_mode: it can only be used in instances, of which it has none here.
+        is_in_mig_mode: it can only be used in instances; it has none until `GpuNode.split` makes some.
         health: whether it answers.
         xids: the errors it has reported, oldest first.
         processes: who computes on it.
@@ -62,6 +62,20 @@ class Gpu:
     def proc_bus_id(self) -> str:
         """As the kernel spells it below /proc and /sys: a 4-digit domain and lower-case hex."""
         return self.pci_bus_id[4:].lower()
+
+
+@attrs.frozen(kw_only=True)
+class MigInstance:
+    """A MIG device: a compute instance on a GPU instance, by their ids on the GPU, and its UUID, `MIG-…`."""
+
+    uuid: str
+    gpu_instance: int
+    compute_instance: int = 0
+
+    def capabilities(self, minor: int) -> tuple[str, str]:
+        """What the module calls the two things that whoever opens it needs, on the GPU with this minor."""
+        of_gpu = f"gpu{minor}/gi{self.gpu_instance}"
+        return f"{of_gpu}/access", f"{of_gpu}/ci{self.compute_instance}/access"
 
 
 @attrs.frozen(kw_only=True)

@@ -13,8 +13,10 @@ from sim.hearing import SPEAKING, Speaker
 from sim.world.calls import FencedError, Gate, die_at_once
 from sim.world.files import SimFiles
 from sim.world.gated_files import GatedFiles
+from sim.world.gated_gpus import GatedGpus
 from sim.world.gated_outside import GatedNet, GatedSignals, GatedWall, GatedWatch
 from sim.world.gated_processes import GatedProcesses
+from sim.world.gpu_monitor import SimGpus
 from sim.world.net import SimNet
 from sim.world.processes import SimProcesses
 from sim.world.signals import SimSignals
@@ -53,8 +55,10 @@ class Incarnation:
         self._speaker = Speaker(number)
         self._scope = trio.CancelScope()
         self._gate = Gate(incarnation=number, ledger=world.ledger, plan=world.plan, kill=self.kill)
-        self.processes = SimProcesses(world.execution)
-        self._files = SimFiles(world.disk, roots=_roots(settings), owner=self, let_others_run=trio.lowlevel.checkpoint)
+        self.processes = SimProcesses(world.execution, let_others_run=world.turns.let_others_run)
+        self._files = SimFiles(
+            world.disk, roots=_roots(settings), owner=self, let_others_run=world.turns.let_others_run
+        )
         self._net = SimNet(world.sockets, peer=Peer(pid=self.pid, uid=0, gid=0))
         self._signals = SimSignals()
         self._gate.cut_with(self._files)
@@ -66,6 +70,7 @@ class Incarnation:
             net=GatedNet(self._gate, self._net),
             signals=GatedSignals(self._gate, self._signals),
             wall=GatedWall(self._gate, world.wall),
+            gpus=GatedGpus(self._gate, SimGpus(world.gpus, world.table, parent=self.pid)),
         )
 
     @property

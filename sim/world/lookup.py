@@ -20,7 +20,7 @@ _SYMLINKS_MAX: Final = 40
 _NAME_LIMIT_BYTES: Final = 255
 _PATH_LIMIT_BYTES: Final = 4095
 # The fewest bytes of a character, and of the names in a path, that make it worth while to count.
-_SHORT_NAME: Final = _NAME_LIMIT_BYTES // 4
+SHORT_NAME: Final = _NAME_LIMIT_BYTES // 4
 _FEW_NAMES: Final = _PATH_LIMIT_BYTES // (_NAME_LIMIT_BYTES + 1)
 
 
@@ -95,7 +95,7 @@ def require_short(name: str) -> None:
     Raises:
         OSError: ENAMETOOLONG.
     """
-    if len(name) > _SHORT_NAME and len(_encoded(name)) > _NAME_LIMIT_BYTES:
+    if len(name) > SHORT_NAME and len(_encoded(name)) > _NAME_LIMIT_BYTES:
         raise kernel_error(errno.ENAMETOOLONG, name)
 
 

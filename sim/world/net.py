@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from actors.ports import Peer
     from sim.world.disk import SimDisk
     from sim.world.nodes import Node
-    from sim.world.streams import SimStream
+    from sim.world.streams import OneTurn, SimStream
 
 # As in the real port: sun_path of unix(7), its mode, its backlog, and how long a full backlog is tried.
 _PATH_LIMIT_BYTES: Final = 107
@@ -81,7 +81,7 @@ class SimListener:
         # Linux lets one more in than listen(2) was told.
         if len(self._waiting) > self.net.backlog:
             raise kernel_error(errno.EAGAIN)
-        theirs, ours = connected_pair()
+        theirs, ours = connected_pair(self.net.one_turn)
         self._waiting.append((peer, ours))
         self._came.set()
         return theirs
@@ -104,10 +104,16 @@ class SimListener:
 
 
 class SimSockets:
-    """Who listens where, on one simulated machine. A power failure ends it: make another one then."""
+    """Who listens where, on one simulated machine. A power failure ends it: make another one then.
 
-    def __init__(self, disk: SimDisk) -> None:
+    Args:
+        disk: where the paths of sockets lead.
+        let_others_run: one turn of the event loop, at every call.
+    """
+
+    def __init__(self, disk: SimDisk, *, let_others_run: OneTurn = lowlevel.checkpoint) -> None:
         self.disk = disk
+        self.let_others_run = let_others_run
         self.listening: dict[SpecialNode, SimListener] = {}
 
 
@@ -123,6 +129,7 @@ class SimNet:
     def __init__(self, sockets: SimSockets, *, peer: Peer, backlog: int = _BACKLOG) -> None:
         self._sockets = sockets
         self._disk = sockets.disk
+        self.one_turn = sockets.let_others_run
         self.peer = peer
         self._is_fenced = False
         # In the order in which they came, which is that in which others learn that they are closed.
@@ -195,7 +202,7 @@ class SimNet:
     async def let_others_run(self) -> None:
         """A checkpoint, from which the dead do not return."""
         if not self._is_fenced:
-            await lowlevel.checkpoint()
+            await self.one_turn()
         await self.stay_dead()
 
     async def stay_dead(self) -> None:

@@ -129,10 +129,16 @@ class Symlink(Node):
 
 @attrs.define(eq=False, kw_only=True)
 class SpecialNode(Node):
-    """A device, fifo or socket."""
+    """A device, fifo or socket.
+
+    Attributes:
+        device: the numbers of a device.
+        gid: its group.
+    """
 
     special: Special
     device: tuple[int, int] | None = None
+    gid: int = 0
 
     @property
     def kind(self) -> FileKind:
@@ -193,7 +199,7 @@ class Change:
 
     serial: int
     slots: tuple[Slot, ...]
-    needs: tuple[Change, ...]
+    needs: tuple[Change, ...] = ()
     is_pending: bool = True
 
 

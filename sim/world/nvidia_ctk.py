@@ -16,7 +16,8 @@ import attrs
 import orjson
 import yaml
 
-from sim.world.cdi_generation import GenerateError, Generation, Request, find_nvml, require_valid
+from sim.world.cdi_edits import GenerateError, Request, require_valid
+from sim.world.cdi_generation import Generation, find_nvml
 from sim.world.ctk_flags import Flags, NotModelledError, UsageError, read_flags
 from sim.world.nodes import Regular
 
@@ -122,7 +123,8 @@ class Ctk:
             hook=flags.hook or self._find_hook(folders),
             disabled_hooks=frozenset(flags.disabled_hooks),
             ldconfig=flags.ldconfig,
-            has_all_device=not flags.no_all_device,
+            has_all_device=self._has_all_device(flags),
+            has_groups="no-additional-gids-for-device-nodes" not in flags.features,
         )
         library = find_nvml(self._disk, request)
         if library is None:
@@ -133,6 +135,11 @@ class Ctk:
         if flags.mode == "auto":
             self._say("info", "Auto-detected mode as 'nvml'")
         return Generation(self._disk, self._gpus.load_nvml(library), library, request, self._say).make()
+
+    def _has_all_device(self, flags: Flags) -> bool:
+        if "none" in flags.device_ids and not flags.no_all_device:
+            self._say("warning", "Disabling generation of 'all' device")
+        return not flags.no_all_device and "none" not in flags.device_ids
 
     def _find_hook(self, folders: Sequence[str]) -> str:
         for folder in folders:

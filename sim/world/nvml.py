@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from sim.world.gpus import ComputeProcess, Gpu
+    from sim.world.gpus import ComputeProcess, Gpu, MigInstance
 
 
 class Return(enum.IntEnum):
@@ -77,6 +77,7 @@ class Symbol(enum.StrEnum):
     PCI = "nvmlDeviceGetPciInfo_v3"
     MEMORY = "nvmlDeviceGetMemoryInfo"
     MIG_MODE = "nvmlDeviceGetMigMode"
+    MIG_INSTANCE = "nvmlDeviceGetMigDeviceHandleByIndex"
     COMPUTE_PROCESSES = "nvmlDeviceGetComputeRunningProcesses_v3"
     EVENT_SET_CREATE = "nvmlEventSetCreate"
     REGISTER_EVENTS = "nvmlDeviceRegisterEvents"
@@ -184,6 +185,10 @@ class Hardware(Protocol):
 
     def gpu(self, minor: int) -> Gpu:
         """How a GPU is now."""
+        ...
+
+    def instances(self, minor: int) -> tuple[MigInstance, ...]:
+        """Into which it was split."""
         ...
 
 
@@ -322,6 +327,10 @@ class Nvml:
         """1 for a GPU that can only be used in instances: now, and after the next reset."""
         mode = int(self._ask(Symbol.MIG_MODE, handle).is_in_mig_mode)
         return mode, mode
+
+    def mig_instances(self, handle: Handle) -> tuple[MigInstance, ...]:
+        """Its MIG devices, in the order of their index."""
+        return self._hardware.instances(self._ask(Symbol.MIG_INSTANCE, handle).minor)
 
     def compute_processes(self, handle: Handle) -> tuple[ComputeProcess, ...]:
         """Who computes on it."""

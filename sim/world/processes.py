@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import math
 import posixpath
 import signal
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -16,6 +17,8 @@ from sim.world.process_table import INIT_PID
 from supervisor.owned import Owned
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from actors.ports import Child
     from sim.world.execution import Execution, OutputHandle
     from sim.world.process_table import SimProcess
@@ -62,6 +65,10 @@ class SimChild(Owned):
         self._is_given_up = True
         self.settle()
 
+    async def settled(self) -> None:
+        """Wait until it has ended or was let go."""
+        await self._is_settled.wait()
+
     def settle(self) -> None:
         """Nothing more will be known of it here: let go who waits."""
         self._owner.children.pop(self, None)
@@ -86,12 +93,19 @@ class SimProcesses:
         execution: the machine.
         argv: its own command line.
         parent: whose child it is.
+        let_others_run: one turn of the event loop, at every call.
     """
 
     def __init__(
-        self, execution: Execution, *, argv: Sequence[str] = ("greenroom", "run"), parent: int = INIT_PID
+        self,
+        execution: Execution,
+        *,
+        argv: Sequence[str] = ("greenroom", "run"),
+        parent: int = INIT_PID,
+        let_others_run: Callable[[], Awaitable[None]] = trio.lowlevel.checkpoint,
     ) -> None:
         self._execution = execution
+        self._one_turn = let_others_run
         self._is_fenced = False
         self.children: dict[SimChild, None] = {}
         # What a call of the dead does instead of returning.
@@ -115,34 +129,38 @@ class SimProcesses:
         *,
         deadline_s: float,
         env: Mapping[str, str],
+        stdin: Path | None = None,
         stdout: AppendTo | Output = Output.CAPTURE,
         stderr: AppendTo | Output = Output.CAPTURE,
         stdout_limit_bytes: int = 1 << 20,
     ) -> Finished:
-        """Run a command to its end.
+        """Run a command to its end; its stdin is this regular file where one is named.
 
         When the deadline passes or the caller is cancelled, the command gets SIGKILL. What it daemonized lives on.
 
         Raises:
-            FileNotFoundError: argv[0] cannot be executed.
+            FileNotFoundError: argv[0] cannot be executed, or there is no such stdin.
             DeadlineExceededError: the deadline passed.
             OSError: the file of an AppendTo cannot be opened.
             ValueError: argv[0] is not absolute.
         """
         _check(argv)
         await self._let_others_run()
+        given = b"" if stdin is None else self._execution.files.read(str(stdin))
         out, err = self._open(stdout), self._open(stderr)
         started_s = trio.current_time()
-        child = self._start(argv, env, out, err)
-        end: Exit | None = None
+        child = self._start(argv, env, out, err, stdin=given)
+        # It is let go at the deadline, which costs less than a scope.
+        patience = None if deadline_s == math.inf else self._execution.agenda.at(started_s + deadline_s, child.settle)
         try:
-            with trio.move_on_after(deadline_s):
-                end = await child.wait()
+            await child.settled()
         finally:
-            if child.exit is None and not self._is_fenced:
+            if patience is not None:
+                patience.call_off()
+            end = child.exit
+            if end is None and not self._is_fenced:
                 child.signal(signal.SIGKILL)
         await self.stay_dead()
-        end = end or (child.exit if child.exit is not None and child.exit.code != -signal.SIGKILL else None)
         said = bytes(err.data[-_STDERR_TAIL_BYTES:]) if isinstance(err, Captured) else b""
         if end is None:
             raise DeadlineExceededError(f"{argv[0]} did not end within {deadline_s:g} s", stderr=said)
@@ -192,7 +210,11 @@ class SimProcesses:
     async def find(self, *, argument: str) -> tuple[ProcessIdentity, ...]:
         """The running processes that have this exact string as one argument, by pid."""
         await self._let_others_run()
-        return tuple(identity for identity, _ in self._find(argument.__eq__))
+        return tuple(
+            process.identity
+            for process in self._execution.table
+            if argument in process.arguments and process.is_running
+        )
 
     async def find_arguments(self, *, prefix: str) -> tuple[tuple[ProcessIdentity, str], ...]:
         """The running processes with an argument that begins with this, and that argument, by pid."""
@@ -242,8 +264,10 @@ class SimProcesses:
 
     # ----------------------------------------------------------------------------------------------------------- parts
 
-    def _start(self, argv: Sequence[str], env: Mapping[str, str], out: OutputHandle, err: OutputHandle) -> SimChild:
-        process = self._execution.start(argv, parent=self.process.pid, env=env, stdout=out, stderr=err)
+    def _start(
+        self, argv: Sequence[str], env: Mapping[str, str], out: OutputHandle, err: OutputHandle, *, stdin: bytes = b""
+    ) -> SimChild:
+        process = self._execution.start(argv, parent=self.process.pid, env=env, stdin=stdin, stdout=out, stderr=err)
         return SimChild(self, self._execution, process)
 
     def _open(self, output: AppendTo | Output) -> OutputHandle:
@@ -265,7 +289,7 @@ class SimProcesses:
 
     async def _let_others_run(self) -> None:
         if not self._is_fenced:
-            await trio.lowlevel.checkpoint()
+            await self._one_turn()
         await self.stay_dead()
 
     async def stay_dead(self) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from blake3 import blake3
 
 from actors.ports import FileStat, TooLargeError
-from sim.world.nodes import SpecialNode
+from sim.world.nodes import SpecialNode, Symlink
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -68,6 +68,15 @@ def look_at(disk: SimDisk, path: Path, *, follow: bool) -> FileStat | None:
         mtime_ns=node.mtime_ns,
         device=node.device if isinstance(node, SpecialNode) else None,
     )
+
+
+def read_link(disk: SimDisk, path: Path) -> str | None:
+    """Where a symlink leads; None when none stands there."""
+    try:
+        node = disk.find(path, follow=False)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return node.target if isinstance(node, Symlink) else None
 
 
 def free_bytes(disk: SimDisk, path: Path) -> int:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import math
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import trio
 
+from sim.world.given import given
 from sim.world.runsc.machine import Answer, Handle
 from sim.world.runsc.questions import boot
 from sim.world.runsc.sentry import Effect, GoferEnds, Reply, SandboxEnds, Sentry, Write
 
 if TYPE_CHECKING:
+    from sim.world.agenda import Appointment
     from sim.world.execution import Execution
     from sim.world.process_table import SimProcess
     from sim.world.runsc.settings import RunscSettings
@@ -32,47 +34,79 @@ class SimSandbox:
         self.process = process
         self.sentry = sentry
         self._execution = execution
-        self._answers: dict[int, Answer] = {}
-        self._answered: dict[int, trio.Event] = {}
+        self._askers: dict[int, Callable[[Answer], None]] = {}
+        self._held: dict[int, tuple[str, Mapping[str, Any], Sequence[Handle]]] = {}
         self._calls = 0
-        self._changed = trio.Event()
-        self._due_s = -math.inf
+        self._alarm: Appointment | None = None
+        self._due_s = math.inf
         self._gofers: set[int] = set()
         process.handlers[signal.SIGTERM] = lambda: self._perform(sentry.terminate())
         process.ended.append(self._ended)
-        process.continued.append(self._change)
+        process.continued.append(self._continued)
 
-    async def ask(self, method: str, argument: Mapping[str, Any], stdio: Sequence[Handle]) -> Answer:
-        """Ask what runs in it, and wait for the answer; a stopped process takes no question, a dead one refuses it."""
-        while self.process.is_stopped:
-            await self._changed.wait()
-        if not self.process.is_running:
-            return Answer(refused=True)
+    def ask(
+        self, method: str, argument: Mapping[str, Any], stdio: Sequence[Handle], tell: Callable[[Answer], None]
+    ) -> int:
+        """Ask what runs in it; `tell` is called with the answer, at once or later.
+
+        A stopped process takes no question before it goes on.
+
+        Returns: the question's number, by which it can be forgotten.
+        """
         self._calls += 1
-        call = self._calls
-        answered = self._answered[call] = trio.Event()
+        self._askers[self._calls] = tell
+        if self.process.is_stopped:
+            self._held[self._calls] = method, argument, stdio
+        else:
+            self._put(self._calls, method, argument, stdio)
+        return self._calls
+
+    def forget(self, call: int) -> None:
+        """Whoever asked is gone."""
+        del self._askers[call]
+        self._held.pop(call, None)
+        self.sentry.forget(call)
+
+    def begin(self) -> None:
+        """Let its programs run until it ends."""
+        self._set_alarm()
+
+    def _put(self, call: int, method: str, argument: Mapping[str, Any], stdio: Sequence[Handle]) -> None:
+        if not self.process.is_running:
+            self._tell(call, Answer(refused=True))
+            return
         if "gofer" in argument:
             self.watch_gofer(argument["gofer"])
         self._perform(self.sentry.ask(call, method, argument, stdio, trio.current_time()))
-        if self.sentry.next_s() < self._due_s:
-            self._change()
-        try:
-            if not answered.is_set():
-                await answered.wait()
-        finally:
-            del self._answered[call]
-            self.sentry.forget(call)
-        return self._answers.pop(call)
+        self._set_alarm()
 
-    async def run(self) -> None:
-        """Let its programs run until it ends."""
-        while self.process.is_running:
-            changed = self._changed
-            self._due_s = math.inf if self.process.is_stopped else self.sentry.next_s()
-            with trio.CancelScope(deadline=self._due_s):
-                await changed.wait()
-            if not self.process.is_stopped and not self.sentry.is_over:
-                self._perform(self.sentry.advance(trio.current_time()))
+    def _tell(self, call: int, answer: Answer) -> None:
+        tell = self._askers.pop(call, None)
+        if tell is not None:
+            tell(answer)
+
+    def _set_alarm(self) -> None:
+        """Be woken when something is due inside."""
+        is_going_on = self.process.is_running and not self.process.is_stopped
+        due_s = self.sentry.next_s() if is_going_on else math.inf
+        if due_s == self._due_s:
+            return
+        self._due_s = due_s
+        if self._alarm is not None:
+            self._alarm.call_off()
+        self._alarm = None if due_s == math.inf else self._execution.agenda.at(due_s, self._wake)
+
+    def _wake(self) -> None:
+        self._due_s = math.inf
+        if self.process.is_running and not self.process.is_stopped and not self.sentry.is_over:
+            self._perform(self.sentry.advance(trio.current_time()))
+        self._set_alarm()
+
+    def _continued(self) -> None:
+        held, self._held = self._held, {}
+        for call, question in held.items():
+            self._put(call, *question)
+        self._set_alarm()
 
     def watch_gofer(self, pid: int) -> None:
         """Be told when a file server ends, and take it along when this ends."""
@@ -85,11 +119,7 @@ class SimSandbox:
         self._gofers.discard(pid)
         if self.process.is_running:
             self._perform(self.sentry.gofer_died(pid, trio.current_time()))
-            self._change()
-
-    def _change(self) -> None:
-        self._changed.set()
-        self._changed = trio.Event()
+            self._set_alarm()
 
     def _perform(self, effects: Sequence[Effect]) -> None:
         for effect in effects:
@@ -97,9 +127,7 @@ class SimSandbox:
                 case Write(handle, data):
                     handle.write(data)
                 case Reply(call, answer):
-                    if call in self._answered:
-                        self._answers[call] = answer
-                        self._answered[call].set()
+                    self._tell(call, answer)
                 case GoferEnds(pid):
                     self._end_gofer(pid)
                 case SandboxEnds(code):
@@ -114,12 +142,12 @@ class SimSandbox:
     def _ended(self) -> None:
         """Its process is gone: nothing is answered any more, and its file servers have nobody to serve."""
         self.sentry.is_over = True
-        for call, answered in self._answered.items():
-            self._answers.setdefault(call, Answer(eof=True))
-            answered.set()
+        for call in tuple(self._askers):
+            self._tell(call, Answer(refused=True) if call in self._held else Answer(eof=True))
+        self._held.clear()
         for pid in tuple(self._gofers):
             self._end_gofer(pid)
-        self._change()
+        self._set_alarm()
 
 
 class SimMachine:
@@ -137,9 +165,16 @@ class SimMachine:
         self._settings = settings
         self._tied: list[SimProcess] = []
         files = execution.files
-        self.read, self.replace, self.create, self.append = files.read, files.replace, files.create, files.append
+        self.replace, self.create, self.append = files.replace, files.create, files.append
         self.remove, self.names, self.make_directories = files.remove, files.names, files.make_directories
         self.directory_mode, self.holds_file = files.directory_mode, files.holds_file
+
+    def read(self, path: str) -> bytes:
+        """Read a whole file."""
+        data = self._execution.files.read(path)
+        if (document := given(self._execution.files, path, data)) is not None:
+            self._execution.given.append(document)
+        return data
 
     def now_s(self) -> float:
         """The virtual clock."""

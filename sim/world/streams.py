@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final, NoReturn
+from typing import TYPE_CHECKING, Final, NoReturn, TypeAlias
 
 import anyio
-from anyio import lowlevel
 from anyio.abc import ByteStream
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator
+    from collections.abc import Awaitable, Callable
+
+OneTurn: TypeAlias = "Callable[[], Awaitable[None]]"
 
 # net.core.wmem_default of Linux: what a unix socket takes that nobody reads.
 _BUFFER_BYTES: Final = 212_992
@@ -30,7 +30,7 @@ class _Pipe:
         self.is_ended = False
         self.is_abandoned = False
         self.is_reset = False
-        self._changed = anyio.Event()
+        self._changed: anyio.Event | None = None
 
     @property
     def is_quiet(self) -> bool:
@@ -38,10 +38,12 @@ class _Pipe:
         return not (self.content or self.is_ended or self.is_reset or self.is_abandoned)
 
     def tell(self) -> None:
-        self._changed.set()
+        if self._changed is not None:
+            self._changed.set()
+            self._changed = None
 
     async def wait(self) -> None:
-        if self._changed.is_set():
+        if self._changed is None:
             self._changed = anyio.Event()
         await self._changed.wait()
 
@@ -53,21 +55,20 @@ class _Guard:
         self._action = action
         self._is_busy = False
 
-    @contextmanager
-    def held(self) -> Iterator[None]:
+    def __enter__(self) -> None:
         if self._is_busy:
             raise anyio.BusyResourceError(self._action)
         self._is_busy = True
-        try:
-            yield
-        finally:
-            self._is_busy = False
+
+    def __exit__(self, *_error: object) -> None:
+        self._is_busy = False
 
 
 class SimStream(ByteStream):
     """One end of a connection, with the errors of anyio's unix streams."""
 
-    def __init__(self, incoming: _Pipe, outgoing: _Pipe) -> None:
+    def __init__(self, incoming: _Pipe, outgoing: _Pipe, let_others_run: OneTurn) -> None:
+        self._let_others_run = let_others_run
         self._incoming = incoming
         self._outgoing = outgoing
         self._is_closed = False
@@ -93,8 +94,8 @@ class SimStream(ByteStream):
         """
         pipe = self._incoming
         if not pipe.is_quiet:
-            await lowlevel.checkpoint()
-        with self._receiving.held():
+            await self._let_others_run()
+        with self._receiving:
             while True:
                 if self._is_closed:
                     await self._end()
@@ -117,9 +118,9 @@ class SimStream(ByteStream):
             ClosedResourceError: this end is closed.
             BrokenResourceError: the other end is closed, or this one said that it sends no more.
         """
-        await lowlevel.checkpoint()
+        await self._let_others_run()
         pipe = self._outgoing
-        with self._sending.held():
+        with self._sending:
             view = memoryview(item)
             while view:
                 if self._is_closed:
@@ -136,17 +137,17 @@ class SimStream(ByteStream):
 
     async def send_eof(self) -> None:
         """Say that nothing more will be sent; receiving goes on."""
-        with self._sending.held():
+        with self._sending:
             if self._is_closed:
                 return
             self._outgoing.is_ended = True
             self._outgoing.tell()
-        await lowlevel.checkpoint()
+        await self._let_others_run()
 
     async def aclose(self) -> None:
         """Close both directions; again does nothing."""
         self.close()
-        await lowlevel.checkpoint()
+        await self._let_others_run()
 
     def close(self) -> None:
         """Close both directions at once, as when the process ends."""
@@ -173,7 +174,7 @@ class SimStream(ByteStream):
         raise anyio.ClosedResourceError
 
 
-def connected_pair() -> tuple[SimStream, SimStream]:
+def connected_pair(let_others_run: OneTurn) -> tuple[SimStream, SimStream]:
     """Two ends of a connection; socketpair(2)."""
     there, back = _Pipe(), _Pipe()
-    return SimStream(back, there), SimStream(there, back)
+    return SimStream(back, there, let_others_run), SimStream(there, back, let_others_run)

@@ -9,16 +9,17 @@ from sim.world import lookup
 from sim.world.errors import kernel_error
 from sim.world.injection import Injection, Operation
 from sim.world.locks import FileLocks
-from sim.world.nodes import Directory, Node, Regular, Special, SpecialNode
+from sim.world.nodes import Directory, Node, Regular, Special, SpecialNode, Symlink
 from sim.world.volume import Volume
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
     from pathlib import Path
 
     from sim.world.nodes import Choose
 
 CAPACITY_BYTES: Final = 1 << 40
+_KNOWN_MAX: Final = 4096
 
 
 class Tree:
@@ -42,6 +43,7 @@ class Tree:
         self._volumes: list[Volume] = []
         self.locks = FileLocks()
         self.layout_listeners: list[Callable[[], None]] = []
+        self._known: dict[tuple[str, ...], Directory] = {}
         self.top = self._add_volume(capacity_bytes, is_volatile=False).root
 
     # What happens to the machine.
@@ -57,6 +59,7 @@ class Tree:
         for volume in self._volumes:
             volume.lose_power(choose)
         self.locks = FileLocks()
+        self.forget_ways()
         self.layout_listeners.clear()
 
     def sync_all(self) -> None:
@@ -84,6 +87,7 @@ class Tree:
         volume = self._add_volume(capacity_bytes, is_volatile=is_volatile)
         directory.mounted = volume.root
         volume.mount_point = directory
+        self.forget_ways()
         self.tell_layout()
         return volume
 
@@ -99,6 +103,7 @@ class Tree:
         volume.mount_point.mounted = None
         volume.mount_point = None
         self._volumes.remove(volume)
+        self.forget_ways()
         self.tell_layout()
 
     # Looking. Nothing of it is stamped with a time: nothing asks when a file was read.
@@ -109,7 +114,7 @@ class Tree:
         Raises:
             OSError: ENOENT, ENOTDIR, ELOOP, ENAMETOOLONG.
         """
-        node = lookup.find(self.top, path, follow=follow)
+        node = self._find_quickly(path) or lookup.find(self.top, path, follow=follow)
         self.check(Operation.LOOK, node)
         return node
 
@@ -119,17 +124,34 @@ class Tree:
         Raises:
             OSError: ENOENT, ENOTDIR, ELOOP, ENAMETOOLONG.
         """
-        node = lookup.find_directory(self.top, path)
+        node = self.find_plainly(path.parts[1:]) if path.is_absolute() else None
+        if node is None:
+            node = lookup.find_directory(self.top, path)
         self.check(Operation.OPEN, node)
         return node
 
-    def find_plainly(self, names: Iterable[str]) -> Directory | None:
+    def find_plainly(self, names: tuple[str, ...]) -> Directory | None:
         """The directory to which these names lead from the top, with no symlink among them; None if there is none.
 
         Nothing is given for the directories on the way: who asks for errors there takes another way.
         """
-        node = None if self._injections else lookup.walk_down(self.top, names)
-        return node if node.__class__ is Directory else None
+        if self._injections:
+            return None
+        known = self._known.get(names)
+        # What was removed has no parent. Whatever else leads a path elsewhere makes the disk forget all it knows.
+        if known is not None and (known.parent is not None or known is known.volume.root):
+            return known
+        node = lookup.walk_down(self.top, names)
+        if node.__class__ is not Directory:
+            return None
+        if len(self._known) >= _KNOWN_MAX:
+            self._known.clear()
+        self._known[names] = node
+        return node
+
+    def forget_ways(self) -> None:
+        """Directories were moved or covered: no path leads where it led before."""
+        self._known.clear()
 
     def find_regular(self, path: Path) -> Regular:
         """The regular file at a path, to be read: nothing else is, and nothing is waited for.
@@ -137,8 +159,10 @@ class Tree:
         Raises:
             OSError: ENOENT, ENOTDIR, ELOOP, ENAMETOOLONG; EISDIR, ENXIO for a socket, EINVAL for another kind.
         """
-        node = lookup.find(self.top, path)
+        node = self._find_quickly(path) or lookup.find(self.top, path)
         self.check(Operation.OPEN, node)
+        if node.__class__ is Regular:
+            return node
         if isinstance(node, Directory):
             raise kernel_error(errno.EISDIR, str(path))
         if isinstance(node, SpecialNode) and node.special is Special.SOCKET:
@@ -177,6 +201,13 @@ class Tree:
         self.check(Operation.READ, node)
         end = None if limit_bytes is None else offset_bytes + limit_bytes
         return bytes(node.content[offset_bytes:end])
+
+    def _find_quickly(self, path: Path) -> Node | None:
+        """What stands in a directory that is found plainly, and is neither one itself nor a symlink; None otherwise."""
+        names = path.parts
+        directory = self.find_plainly(names[1:-1]) if len(names) > 1 and names[0] == "/" else None
+        node = None if directory is None else directory.entries.get(names[-1])
+        return None if node.__class__ is Directory or node.__class__ is Symlink else node
 
     # For who changes it.
 

@@ -70,7 +70,7 @@ class Volume:
         """Rename an entry, in place of what stands at the target."""
         node = source.entries[old]
         replaced = target.entries.get(new)
-        needs = [*_placements(target)]
+        needs = _placements(target)
         if isinstance(replaced, Directory):
             needs += replaced.changes.values()
         change = self._note((Slot(source, old, None), Slot(target, new, node)), needs)
@@ -78,6 +78,23 @@ class Volume:
         if replaced is not None:
             self._forget(replaced)
         self._put(target, new, node, change)
+
+    def replace_durably(self, directory: Directory, name: str, node: Regular) -> bool:
+        """Make a synced file an entry, in place of another one, and sync the directory.
+
+        Returns: False when that is not all: there is no room, or a directory above it is not yet on the platter.
+        """
+        size_bytes = len(node.content)
+        if self.is_read_only or size_bytes > self.free_bytes or _placements(directory):
+            return False
+        self.sync_directory(directory)
+        old = directory.entries.get(name)
+        if old is not None:
+            self._forget(old)
+        self.used_bytes += size_bytes
+        directory.entries[name] = directory.synced_entries[name] = node
+        node.parent, node.name = directory, name
+        return True
 
     def sync_directory(self, directory: Directory) -> None:
         """Bring the entries of a directory to the platter, and what they need."""
@@ -139,13 +156,18 @@ class Volume:
                     pending.append(entry)
 
     def _note(self, slots: tuple[Slot, ...], needs: Iterable[Change]) -> Change:
-        self._last_serial += 1
-        earlier = [found for slot in slots if (found := slot.directory.latest.get(slot.name)) is not None]
-        change = Change(self._last_serial, slots, tuple(need for need in (*earlier, *needs) if need.is_pending))
-        self._pending[change.serial] = change
+        self._last_serial = serial = self._last_serial + 1
+        change = self._pending[serial] = Change(serial, slots)
+        wanted = []
         for slot in slots:
-            slot.directory.changes[change.serial] = change
-            slot.directory.latest[slot.name] = change
+            directory = slot.directory
+            earlier = directory.latest.get(slot.name)
+            if earlier is not None:
+                wanted.append(earlier)
+            directory.changes[serial] = change
+            directory.latest[slot.name] = change
+        wanted += needs
+        change.needs = tuple(need for need in wanted if need.is_pending) if wanted else ()
         return change
 
     def _apply(self, change: Change) -> None:
@@ -174,13 +196,16 @@ class Volume:
             self.used_bytes -= len(node.content)
 
 
-def _placements(directory: Directory) -> Iterable[Change]:
+def _placements(directory: Directory) -> list[Change]:
     """The changes without which a directory, or one above it, is not there."""
+    found: list[Change] = []
     above: Directory | None = directory
     while above is not None:
-        if above.placement is not None and above.placement.is_pending:
-            yield above.placement
+        placement = above.placement
+        if placement is not None and placement.is_pending:
+            found.append(placement)
         above = above.parent
+    return found
 
 
 def _nodes(root: Directory) -> Iterable[Node]:

@@ -42,17 +42,21 @@ class SimWall:
         self._randomness = randomness
         self._offset_s = start_s
         self._machine = machine
-        self._clock = clock
+        self.clock = clock
         self._given: set[int] = set()
+        self._stamped_s, self._stamp_ns = 0.0, 0
         self._boot_id = self._fresh_uuid()
 
     def now_s(self) -> float:
         """Seconds since 1970 UTC, as the machine believes."""
-        return self._clock() + self._offset_s
+        return self.clock() + self._offset_s
 
     def now_ns(self) -> int:
         """The same in whole nanoseconds; what a simulated disk stamps files with."""
-        return round((self._clock() + self._offset_s) * 1e9)
+        now_s = self.clock() + self._offset_s
+        if now_s != self._stamped_s:
+            self._stamped_s, self._stamp_ns = now_s, round(now_s * 1e9)
+        return self._stamp_ns
 
     def boot_id(self) -> str:
         """The kernel's boot id."""

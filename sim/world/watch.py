@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from anyio import lowlevel
 
+from actors.ports import PROMPT_S
 from sim.world import lookup
 from supervisor.inbox import ChangeInbox
 
@@ -25,7 +26,12 @@ class SimWatch:
         self._disk = disk
 
     @asynccontextmanager
-    async def changes(self, directory: Path) -> AsyncIterator[AsyncIterator[frozenset[str]]]:
+    async def changes(
+        self,
+        directory: Path,
+        *,
+        within_s: float = PROMPT_S,  # noqa: ARG002 - the disk tells it the moment it happens
+    ) -> AsyncIterator[AsyncIterator[frozenset[str]]]:
         """Names of direct entries that changed, in batches; not recursive.
 
         An empty set means: look at everything. A directory that is absent at first is waited for.

@@ -25,6 +25,7 @@ from actors.runsc.record import RECORD_NAME
 from sim.hearing import Hearing
 from sim.planting import Plan
 from sim.world import scenery
+from sim.world.agenda import Agenda
 from sim.world.calls import Ledger
 from sim.world.command_files import DiskFiles
 from sim.world.disk import SimDisk
@@ -35,11 +36,12 @@ from sim.world.incarnation import Incarnation
 from sim.world.net import SimNet, SimSockets
 from sim.world.process_table import ProcessTable
 from sim.world.runsc.settings import Flavour, Latencies, RunscSettings
+from sim.world.turns import SHARE, Turns
 from sim.world.wall import SimWall
 from supervisor.settings import Settings
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable, Mapping
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 
     from sim.faults import Fault
     from sim.world.gpus import Gpu
@@ -67,6 +69,7 @@ class Machine:
         state_bytes: size of a snapshot's main file; a real one has a megabyte.
         calls_max: how many port calls a run may make.
         keeps_calls: whether they are kept, or only counted.
+        turns_share: how often others go first at a call that takes no time; see `Turns`.
         gpus: in the order of NVML's index; without any there is neither driver nor toolkit.
         driver: of its GPUs.
         toolkit: NVIDIA's, for its GPUs.
@@ -79,6 +82,7 @@ class Machine:
     state_bytes: int = 0
     calls_max: int = 2_000_000
     keeps_calls: bool = True
+    turns_share: float = SHARE
     gpus: tuple[Gpu, ...] = ()
     driver: Driver = attrs.field(factory=Driver)
     toolkit: Toolkit = attrs.field(factory=Toolkit)
@@ -89,6 +93,7 @@ class World:
 
     Attributes:
         random: where everything comes from that is different from seed to seed.
+        turns: in which order tasks go on at calls that take no time.
         wall: the calendar and the boot.
         disk: every file.
         gpus: the GPUs, their nodes, driver and toolkit, and what happens to them.
@@ -113,6 +118,9 @@ class World:
         self.machine = machine or Machine()
         self.settings = settings or default_settings()
         self.random = random.Random(seed)  # noqa: S311 - a simulation wants to be repeated
+        # Of its own: what is drawn for every call leaves alone what is drawn for a power cut.
+        self._order = random.Random(f"{seed}: order")  # noqa: S311 - as above
+        self.turns = Turns(self._order.random, self.machine.turns_share)
         self.wall = SimWall(self.random, clock=self.now_s)
         self.disk = SimDisk(now_ns=self.wall.now_ns, capacity_bytes=self.machine.capacity_bytes)
         self.hearing = Hearing()
@@ -171,6 +179,8 @@ class World:
         """
         failure: BaseException | None = None
         self._clock = trio.lowlevel.current_clock()
+        # Whoever asks at every call asks it directly.
+        self.ledger.now_s = self.wall.clock = self._clock.current_time
         with self.hearing.open():
             try:
                 async with trio.open_nursery() as tasks:
@@ -202,6 +212,16 @@ class World:
         self.incarnations.append(incarnation)
         self._tasks.start_soon(incarnation.run, name=f"incarnation:{incarnation.number}")
         return incarnation
+
+    def beside(self, act: Callable[..., Awaitable[object]], *args: Any) -> None:
+        """Let something go on by itself, until the world is closed.
+
+        Raises:
+            RuntimeError: the world is not open.
+        """
+        if self._tasks is None:
+            raise RuntimeError("the world is not open")
+        self._tasks.start_soon(act, *args)
 
     def kill(self) -> None:
         """SIGKILL the supervisor; everything else goes on."""
@@ -313,7 +333,7 @@ class World:
 
     def _boot(self) -> None:
         self.table = ProcessTable(now_s=self.now_s)
-        self.sockets = SimSockets(self.disk)
+        self.sockets = SimSockets(self.disk, let_others_run=self.turns.let_others_run)
         self.gpus.boot()
 
     async def _run_machine(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -327,7 +347,11 @@ class World:
         with trio.CancelScope() as boot:
             self._boots.append(boot)
             async with open_execution(
-                table=self.table, files=DiskFiles(self.disk), runscs={str(RUNSC): runsc}, gpus=self.gpus
+                table=self.table,
+                files=DiskFiles(self.disk),
+                runscs={str(RUNSC): runsc},
+                gpus=self.gpus,
+                agenda=Agenda(self._order.random),
             ) as execution:
                 self._execution = execution
                 task_status.started()

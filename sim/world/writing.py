@@ -19,17 +19,24 @@ if TYPE_CHECKING:
 
 FILE_MODE: Final = 0o600
 EXECUTABLE_MODE: Final = 0o755
+READABLE_MODE: Final = 0o644
+OPEN_DIRECTORY_MODE: Final = 0o755
 # A name may have 255 bytes; the rest of a temporary one takes 22.
 _NAME_LIMIT_BYTES: Final = 230
 _LOCK_TRIES: Final = 8
 
 
-def replace(beneath: SimBeneath, path: Path, data: bytes, *, mode: int = FILE_MODE) -> Steps:
-    """Replace a file: a temporary one beside it, content, sync, rename, sync of the directory."""
+def replace(beneath: SimBeneath, path: Path, data: bytes, *, mode: int = FILE_MODE, is_watched: bool = True) -> Steps:
+    """Replace a file: a temporary one beside it, content, sync, rename, sync of the directory.
+
+    Where nobody is told of the parts, nothing comes between them; then what comes of it can be had at once.
+    """
     disk = beneath.disk
     directory, name = beneath.parent(path)
+    if not is_watched and disk.replace(directory, name, data, mode):
+        return
     beneath.refuse_symlink(directory, name)
-    temporary = _temporary_name(disk, name)
+    temporary = temporary_name(disk, name)
     node = disk.create(directory, temporary, FILE_MODE)
     try:
         yield "created"
@@ -50,11 +57,12 @@ def replace(beneath: SimBeneath, path: Path, data: bytes, *, mode: int = FILE_MO
 
 def replace_executable(beneath: SimBeneath, path: Path, data: bytes) -> Steps:
     """Replace a program; everybody may execute it, and enter the directory that holds it."""
-    yield from beneath.make_directory(path.parent)
-    directory, _ = beneath.parent(path)
-    beneath.disk.change_mode(directory, EXECUTABLE_MODE)
-    yield "opened to everybody"
-    yield from replace(beneath, path, data, mode=EXECUTABLE_MODE)
+    yield from _replace_for_everybody(beneath, path, data, EXECUTABLE_MODE)
+
+
+def replace_readable(beneath: SimBeneath, path: Path, data: bytes) -> Steps:
+    """Replace a file that everybody may read, in a directory that everybody may enter."""
+    yield from _replace_for_everybody(beneath, path, data, READABLE_MODE)
 
 
 def append(beneath: SimBeneath, path: Path, data: bytes, *, durably: bool) -> Steps:
@@ -126,6 +134,20 @@ def lock(beneath: SimBeneath, path: Path, owner: object) -> Generator[str, None,
     raise BlockingIOError(errno.EAGAIN, "the file is being replaced all the time", str(path))
 
 
+def temporary_name(disk: SimDisk, name: str) -> str:
+    """A name of its own for what will be renamed to this one."""
+    short = name.encode("utf-8", "surrogateescape")[:_NAME_LIMIT_BYTES].decode("utf-8", "surrogateescape")
+    return f".{short}.{disk.fresh_suffix()}.tmp"
+
+
+def _replace_for_everybody(beneath: SimBeneath, path: Path, data: bytes, mode: int) -> Steps:
+    yield from beneath.make_directory(path.parent)
+    directory, _ = beneath.parent(path)
+    beneath.disk.change_mode(directory, OPEN_DIRECTORY_MODE)
+    yield "opened to everybody"
+    yield from replace(beneath, path, data, mode=mode)
+
+
 def _open_append(disk: SimDisk, directory: Directory, name: str) -> tuple[Regular, bool]:
     try:
         return disk.open_to_write(directory, name), False
@@ -142,8 +164,3 @@ def _write_all(disk: SimDisk, node: Regular, data: bytes) -> None:
     written = disk.append(node, data)
     while written < len(data):
         written += disk.append(node, data[written:])
-
-
-def _temporary_name(disk: SimDisk, name: str) -> str:
-    short = name.encode("utf-8", "surrogateescape")[:_NAME_LIMIT_BYTES].decode("utf-8", "surrogateescape")
-    return f".{short}.{disk.fresh_suffix()}.tmp"

@@ -1,4 +1,6 @@
-"""The demo for real: its story (`supervisor.cli.story`) with the real worker and gVisor, in a scratch directory.
+"""The demo for real: its stories (`supervisor.cli.story`, `gpu_story`) with the real worker and gVisor.
+
+All that is made, the GPU node too, is in a scratch directory that goes away.
 
 The command itself, `greenroom demo`, is in `sim.cli.demo`, which can play the same story in the simulated world.
 """
@@ -9,13 +11,17 @@ import signal
 from typing import TYPE_CHECKING, Final
 
 import anyio
+import attrs
 import click
 
 from actors.layout import StateDir
+from actors.runsc.nvproxy import Nvproxy
 from actors.runsc.teardown import find_leftovers
 from statemachine.problem import Problem, ProblemError, Step
 from statemachine.reasons import Reason
-from supervisor.cli.story import RUNSC, Story, require
+from supervisor.cli.gpu_story import GpuStory, LogEyes
+from supervisor.cli.story import RUNSC, Story
+from supervisor.cli.telling import Telling, require
 from supervisor.host.composition import open_host_ports
 from supervisor.host.net import HostNet
 from supervisor.host.scratch import make_busybox_rootfs, scratch_directory
@@ -26,7 +32,10 @@ from supervisor.running import SIGNALS, run_worker
 from supervisor.settings import Settings
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
+
+    from actors.ports import DriverPlaces
 
 ENDING: Final = (signal.SIGTERM, signal.SIGINT)
 """What ends the demo; a shell that starts it in its background has it ignore SIGINT."""
@@ -35,8 +44,28 @@ NOT_PERMITTED: Final = ("not permitted", "permission denied", "don't have cap_",
 """Words of runsc's that mean: this machine does not let gVisor run, rather than: something is wrong."""
 
 
-def play_for_real() -> str | None:
-    """Play the story with gVisor; returns why that is not possible on this machine, or None when it was played.
+@attrs.frozen(kw_only=True)
+class GpuNode:
+    """A node with GPUs for the second story.
+
+    Attributes:
+        places: where its driver is.
+        toolkit_dir: where its nvidia-ctk is.
+        gpu_monitor: who tells of its GPUs, if that is not our own monitor.
+        where: what is said of it.
+    """
+
+    places: DriverPlaces
+    toolkit_dir: Path
+    gpu_monitor: Path | None
+    where: str
+
+
+def play_for_real(make_gpu_node: Callable[[Path], GpuNode | str]) -> str | None:
+    """Play the stories with gVisor; returns why that is not possible on this machine, or None when it was played.
+
+    Args:
+        make_gpu_node: makes a mock GPU node in a directory that is not there yet, or says why it cannot.
 
     Raises:
         ProblemError: gVisor can run here, and something went wrong; or what is told cannot be written.
@@ -54,7 +83,8 @@ def play_for_real() -> str | None:
         configure_logs(LogFormat.JSON, level="info", stream=log)
         make_busybox_rootfs(scratch / "rootfs", busybox)
         try:
-            was_interrupted = anyio.run(_play, scratch)
+            gpus = make_gpu_node(scratch / "gpus")
+            was_interrupted = anyio.run(_play, scratch, gpus)
         except (ProblemError, BaseExceptionGroup) as error:
             problem = _first_problem(error)
             if problem is not None and _says_not_permitted(problem):
@@ -68,22 +98,29 @@ def play_for_real() -> str | None:
     return None
 
 
-async def _play(scratch: Path) -> bool:
-    """Play it, from an empty directory to an empty directory; whether a signal asked for the end before its end."""
+def _settings(scratch: Path, gpus: GpuNode | str) -> Settings:
     settings = Settings(state_dir=scratch / "state", run_dir=scratch / "run", assignments=None, runsc=find_runsc(None))
+    if isinstance(gpus, str):
+        return settings
+    return attrs.evolve(
+        settings,
+        places=gpus.places,
+        toolkit_dir=gpus.toolkit_dir,
+        gpu_monitor=gpus.gpu_monitor,
+        nvproxy=Nvproxy.OFF,  # no driver is behind the nodes
+    )
+
+
+async def _play(scratch: Path, gpus: GpuNode | str) -> bool:
+    """Play it, from an empty directory to an empty directory; whether a signal asked for the end before its end."""
+    settings = _settings(scratch, gpus)
     roots = (settings.state_dir, settings.run_dir)
     asked = anyio.Event()
     # What removes the scratch directory afterwards is not interrupted any more.
-    async with open_host_ports(roots=roots, ignored_afterwards=SIGNALS) as ports:
-        story = Story(
-            net=HostNet(),
-            files=ports.files,
-            settings=settings,
-            base=scratch,
-            say=click.echo,
-            where=f"real gVisor, {RUNSC}",
-            verdict="proven",
-        )
+    async with open_host_ports(roots=roots, gpu_monitor=settings.gpu_monitor, ignored_afterwards=SIGNALS) as ports:
+        telling = Telling(net=HostNet(), files=ports.files, settings=settings, say=click.echo)
+        where = f"real gVisor, {RUNSC}"
+        story = Story(telling=telling, base=scratch, where=where, verdict="proven")
         async with ports.signals.receive(*ENDING) as signals, anyio.create_task_group() as group:
 
             async def listen() -> None:
@@ -94,10 +131,19 @@ async def _play(scratch: Path) -> bool:
             group.start_soon(listen)
             group.start_soon(run_worker, ports, settings)
             await story.play()
+            await _play_with_gpus(telling, scratch, gpus)
             group.cancel_scope.cancel()
         left = await find_leftovers(ports.processes, ports.files, StateDir(settings.state_dir).sandboxes)
         require(not left, f"sandboxes are left: {[each.activation for each in left]}")
     return asked.is_set()
+
+
+async def _play_with_gpus(telling: Telling, scratch: Path, gpus: GpuNode | str) -> None:
+    if isinstance(gpus, str):
+        telling.say(f"\nwithout GPUs, as no mock GPU node can be made here: {gpus}")
+        return
+    eyes = LogEyes(telling)
+    await GpuStory(telling=telling, base=scratch, eyes=eyes, where=gpus.where, verdict="proven").play()
 
 
 def _obstacle(busybox: Path | None) -> str | None:

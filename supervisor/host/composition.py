@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from actors.ports import Ports
 from supervisor.host.background import open_background
 from supervisor.host.files import HostFiles
+from supervisor.host.gpus import HostGpus
 from supervisor.host.net import HostNet
 from supervisor.host.processes import HostProcesses
 from supervisor.host.reaper import Reaper
@@ -22,13 +23,16 @@ if TYPE_CHECKING:
 
 
 @asynccontextmanager
-async def open_host_ports(*, roots: Sequence[Path], ignored_afterwards: Collection[int] = ()) -> AsyncIterator[Ports]:
+async def open_host_ports(
+    *, roots: Sequence[Path], gpu_monitor: Path | None = None, ignored_afterwards: Collection[int] = ()
+) -> AsyncIterator[Ports]:
     """The real ports, for the main thread. While they are open we are a subreaper, and strangers' zombies are reaped.
 
     When it is left, no task, thread or descriptor of the ports remains; owned processes are given up and live on.
 
     Args:
         roots: the directories below which alone files are written: the state directory and the run directory.
+        gpu_monitor: the program that tells of the GPUs; None is our own.
         ignored_afterwards: signals that are ignored once nobody receives them any more, see `HostSignals`.
 
     Raises:
@@ -39,11 +43,13 @@ async def open_host_ports(*, roots: Sequence[Path], ignored_afterwards: Collecti
     reaper = Reaper(signals)
     # Owned processes are given up first, so that the reaper's last look finds what has ended by then.
     async with signals.open(), reaper.open(), open_background() as waits:
+        processes = HostProcesses(reaper, waits)
         yield Ports(
-            processes=HostProcesses(reaper, waits),
+            processes=processes,
             files=HostFiles(roots=roots),
             watch=HostWatch(),
             net=HostNet(),
             signals=signals,
             wall=HostWall(),
+            gpus=HostGpus(processes, program=gpu_monitor),
         )

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar
 import anyio
 from anyio import to_thread
 
-from supervisor.host import locks, reading, trees, writing
+from supervisor.host import linking, locks, reading, trees, writing
 from supervisor.host.beneath import Beneath
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from actors.ports import FileLock, FileStat
 
@@ -63,6 +63,18 @@ class HostFiles:
         """Replace atomically and durably a program: it and the directory that holds it (made when absent) get 0755."""
         await self._in_thread(writing.replace_executable, self._beneath, path, data)
 
+    async def replace_readable(self, path: Path, data: bytes) -> None:
+        """Replace atomically and durably a file that everybody may read, in a directory (made when absent) 0755."""
+        await self._in_thread(writing.replace_readable, self._beneath, path, data)
+
+    async def make_links(self, path: Path, links: Mapping[str, str]) -> None:
+        """Make a directory 0755 of symlinks, from name to target, as a whole; one with just these is left as it is.
+
+        Raises:
+            OSError: ENOTEMPTY or ENOTDIR when something else stands there, EINVAL for what can be no link.
+        """
+        await self._in_thread(linking.make_links, self._beneath, path, links)
+
     async def append(self, path: Path, data: bytes) -> None:
         """Append in one write, all or nothing; not yet durable."""
         await self._in_thread(partial(writing.append, durably=False), self._beneath, path, data)
@@ -94,6 +106,10 @@ class HostFiles:
     async def lstat(self, path: Path) -> FileStat | None:
         """What stands there, not following a last symlink; None when nothing does."""
         return await self._in_thread(partial(reading.look_at, follow=False), path)
+
+    async def read_link(self, path: Path) -> str | None:
+        """Where the symlink that stands there leads, as it says; None when none does."""
+        return await self._in_thread(reading.read_link, path)
 
     async def rename(self, source: Path, target: Path) -> None:
         """Rename within one file system and fsync the target's directory."""

@@ -17,7 +17,9 @@ from supervisor.host.child import HostChild
 from supervisor.host.finding import SharedFinding
 
 if TYPE_CHECKING:
+    import socket
     from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
     from anyio.abc import TaskGroup
 
@@ -59,11 +61,12 @@ class HostProcesses:
         *,
         deadline_s: float,
         env: Mapping[str, str],
+        stdin: Path | None = None,
         stdout: AppendTo | Output = Output.CAPTURE,
         stderr: AppendTo | Output = Output.CAPTURE,
         stdout_limit_bytes: int = 1 << 20,
     ) -> Finished:
-        """Run a command to its end.
+        """Run a command to its end; its stdin is this regular file where one is named.
 
         When the deadline passes or the caller is cancelled, the command's process group gets SIGKILL and is waited for
         before this returns. What it daemonized into another session lives on.
@@ -72,15 +75,16 @@ class HostProcesses:
             FileNotFoundError, PermissionError: argv[0] cannot be executed.
             DeadlineExceededError: the deadline passed. When the kernel did not let the command die either, it is left
                 to the reaper after 5 s.
-            OSError: no descriptors or processes left, or the file of an AppendTo cannot be opened.
+            OSError: no descriptors or processes left, or the stdin or the file of an AppendTo cannot be opened.
             ValueError: argv[0] is not absolute.
         """
         spawning.check_command(argv)
         with ExitStack() as stack:
+            stdin_fd = None if stdin is None else stack.enter_context(spawning.open_input(stdin))
             stdout_fd = stack.enter_context(spawning.open_output(stdout))
             stderr_fd = stack.enter_context(spawning.open_output(stderr))
             started_s = anyio.current_time()
-            child = await self._start(argv, env, stdout_fd=stdout_fd, stderr_fd=stderr_fd)
+            child = await self._start(argv, env, stdin_fd=stdin_fd, stdout_fd=stdout_fd, stderr_fd=stderr_fd)
             end = await self._wait_or_kill(child, deadline_s)
             said = _last(stderr_fd, _STDERR_TAIL_BYTES) if stderr is Output.CAPTURE else b""
             if end is None:
@@ -107,6 +111,21 @@ class HostProcesses:
             raise ValueError("the output of a long-lived command goes to a file or nowhere")
         with spawning.open_output(stdout) as stdout_fd, spawning.open_output(stderr) as stderr_fd:
             return await self._start(argv, env, stdout_fd=stdout_fd, stderr_fd=stderr_fd)
+
+    async def spawn_speaking(self, argv: Sequence[str], *, env: Mapping[str, str]) -> tuple[HostChild, socket.socket]:
+        """Start a program of ours that tells us something for as long as it lives, and own it.
+
+        Returns: the process, and the other end of the connection that its stdout is; the caller closes both. Only for
+            what starts no other processes: they would hold the connection open.
+
+        Raises:
+            FileNotFoundError, PermissionError: argv[0] cannot be executed.
+            OSError: no descriptors or processes left.
+            ValueError: argv[0] is not absolute.
+        """
+        spawning.check_command(argv)
+        with spawning.open_output(Output.DISCARD) as stderr_fd, spawning.open_connection() as (stdout_fd, ours):
+            return await self._start(argv, env, stdout_fd=stdout_fd, stderr_fd=stderr_fd), ours
 
     async def adopt(self, pid: int) -> Child:
         """Own a process that the kernel gave us as a child.
@@ -171,12 +190,20 @@ class HostProcesses:
             os.close(pidfd)
         raise DeadlineExceededError(f"process {identity.pid} did not end within {deadline_s:g} s of SIGKILL")
 
-    async def _start(self, argv: Sequence[str], env: Mapping[str, str], *, stdout_fd: int, stderr_fd: int) -> HostChild:
+    async def _start(
+        self,
+        argv: Sequence[str],
+        env: Mapping[str, str],
+        *,
+        stdin_fd: int | None = None,
+        stdout_fd: int,
+        stderr_fd: int,
+    ) -> HostChild:
         await lowlevel.checkpoint()
         for delay_s in (*_RETRY_DELAYS_S, None):
             try:
                 # No checkpoint from here until the pid is owned, so that no sweep comes in between.
-                pid = spawning.posix_spawn(argv, env, stdout_fd=stdout_fd, stderr_fd=stderr_fd)
+                pid = spawning.posix_spawn(argv, env, stdin_fd=stdin_fd, stdout_fd=stdout_fd, stderr_fd=stderr_fd)
             except OSError as error:
                 if error.errno not in _TRANSIENT or delay_s is None:
                     raise

@@ -101,6 +101,18 @@ def look_at(path: Path, *, follow: bool) -> FileStat | None:
     )
 
 
+def read_link(path: Path) -> str | None:
+    """Where a symlink leads; None when none stands there, which also holds below something that is no directory."""
+    try:
+        return os.readlink(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        if error.errno == errno.EINVAL:  # something else stands there
+            return None
+        raise
+
+
 def free_bytes(path: Path) -> int:
     """Bytes that we may still write there; what the file system keeps for a privileged root is not counted."""
     found = os.statvfs(path)

@@ -13,6 +13,7 @@ import errno
 import fcntl
 import os
 import signal
+import socket
 import stat
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, assert_never
@@ -21,6 +22,7 @@ from actors.ports import AppendTo, Output
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
 
 CAPTURE_NAME: Final = "greenroom-output"
 """By this name it is seen who has the captured output of a command open."""
@@ -42,11 +44,13 @@ def check_command(argv: Sequence[str]) -> None:
         raise ValueError(f"a command is a list with an absolute path first, not {list(argv)!r}")
 
 
-def posix_spawn(argv: Sequence[str], env: Mapping[str, str], *, stdout_fd: int, stderr_fd: int) -> int:
+def posix_spawn(
+    argv: Sequence[str], env: Mapping[str, str], *, stdin_fd: int | None = None, stdout_fd: int, stderr_fd: int
+) -> int:
     """Start a command in a session of its own and return its pid.
 
-    Its stdin is /dev/null. Every other descriptor of ours is closed by the exec: Python opens all with O_CLOEXEC, and
-    `close_on_exec` has seen to those that we were started with.
+    Its stdin is /dev/null unless one is given. Every other descriptor of ours is closed by the exec: Python opens all
+    with O_CLOEXEC, and `close_on_exec` has seen to those that we were started with.
 
     Raises:
         FileNotFoundError, PermissionError: argv[0] cannot be executed.
@@ -58,7 +62,9 @@ def posix_spawn(argv: Sequence[str], env: Mapping[str, str], *, stdout_fd: int, 
         list(argv),
         env,
         file_actions=[
-            (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+            (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)
+            if stdin_fd is None
+            else (os.POSIX_SPAWN_DUP2, stdin_fd, 0),
             (os.POSIX_SPAWN_DUP2, stdout_fd, 1),
             (os.POSIX_SPAWN_DUP2, stderr_fd, 2),
         ],
@@ -66,6 +72,20 @@ def posix_spawn(argv: Sequence[str], env: Mapping[str, str], *, stdout_fd: int, 
         setsigmask=(),
         setsigdef=_ALL_SIGNALS,
     )
+
+
+@contextmanager
+def open_input(path: Path) -> Iterator[int]:
+    """A descriptor for a child's stdin, ours only while the context is open.
+
+    Raises:
+        OSError: the file cannot be opened; ELOOP when it is a symlink, EINVAL when it is not regular.
+    """
+    fd = _above_stdio(_open_regular(os.fspath(path), os.O_RDONLY))
+    try:
+        yield fd
+    finally:
+        os.close(fd)
 
 
 @contextmanager
@@ -82,6 +102,24 @@ def open_output(output: AppendTo | Output) -> Iterator[int]:
         yield fd
     finally:
         os.close(fd)
+
+
+@contextmanager
+def open_connection() -> Iterator[tuple[int, socket.socket]]:
+    """A descriptor for a child's stdout, ours only while the context is open, and the other end, which stays ours.
+
+    It is closed when the body fails. Neither end can be inherited by another child.
+    """
+    ours, theirs = socket.socketpair()
+    try:
+        fd = _above_stdio(theirs.detach())
+        try:
+            yield fd, ours
+        finally:
+            os.close(fd)
+    except BaseException:
+        ours.close()
+        raise
 
 
 def captured_bytes(fd: int) -> int:
@@ -143,9 +181,12 @@ def _open_capture() -> int:
 
 
 def _open_append(path: str) -> int:
-    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+    return _open_regular(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+
+
+def _open_regular(path: str, flags: int) -> int:
     # O_NONBLOCK so that a fifo in its place cannot hold us; the child must not find it set.
-    fd = os.open(path, flags | os.O_NONBLOCK, 0o600)
+    fd = os.open(path, flags | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
     try:
         _require_regular(fd, path)
         os.set_blocking(fd, True)
@@ -157,7 +198,7 @@ def _open_append(path: str) -> int:
 
 def _require_regular(fd: int, path: str) -> None:
     if not stat.S_ISREG(os.fstat(fd).st_mode):
-        raise OSError(errno.EINVAL, "output goes to regular files only", path)
+        raise OSError(errno.EINVAL, "input comes from, and output goes to, regular files only", path)
 
 
 def _above_stdio(fd: int) -> int:

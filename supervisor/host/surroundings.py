@@ -7,6 +7,7 @@ import resource
 import shutil
 import sys
 from pathlib import Path
+from types import ModuleType
 
 from statemachine.problem import Problem, ProblemError, Step
 from statemachine.reasons import Reason
@@ -47,6 +48,11 @@ def find_compiler() -> Path | None:
     return Path(on_path) if on_path else None
 
 
+def folders_of(*modules: ModuleType) -> tuple[str, ...]:
+    """The folders that these modules and packages are imported from, each once."""
+    return tuple(dict.fromkeys(str(Path(str(module.__file__)).resolve().parent.parent) for module in modules))
+
+
 def read_small(path: Path, *, limit_bytes: int = 1 << 24) -> bytes:
     """Read at most the first `limit_bytes` of a file that a command was given; `-` reads stdin.
 
@@ -72,6 +78,22 @@ def working_directory() -> Path:
 def effective_uid() -> int:
     """Who we are."""
     return os.geteuid()
+
+
+def interpreter() -> Path:
+    """The program that runs us, through its links: a virtual environment has only links to it."""
+    return Path(sys.executable).resolve()
+
+
+def search_path() -> tuple[Path, ...]:
+    """The directories of PATH; those that are not absolute are left out."""
+    return tuple(Path(each) for each in os.environ.get("PATH", "").split(os.pathsep) if each.startswith("/"))
+
+
+def may_change(path: Path) -> bool:
+    """Whether we may read and write a file or a device there, or make entries in a directory."""
+    way = os.R_OK | os.W_OK | (os.X_OK if path.is_dir() else 0)
+    return os.access(path, way, effective_ids=True)
 
 
 def in_chroot() -> bool:

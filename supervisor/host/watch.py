@@ -25,6 +25,7 @@ import attrs
 from anyio import to_thread
 from watchfiles._rust_notify import RustNotify, WatchfilesRustInternalError
 
+from actors.ports import PROMPT_S
 from supervisor.host.background import open_background
 from supervisor.inbox import ChangeInbox
 
@@ -47,13 +48,17 @@ class HostWatch:
     """The real `Watch`."""
 
     @asynccontextmanager
-    async def changes(self, directory: Path) -> AsyncIterator[AsyncIterator[frozenset[str]]]:
+    async def changes(
+        self, directory: Path, *, within_s: float = PROMPT_S
+    ) -> AsyncIterator[AsyncIterator[frozenset[str]]]:
         """Names of direct entries that changed, in batches; not recursive. Leaving the context ends it within 50 ms.
+
+        The directory is looked at every `within_s`, or every 16.5 ms by default.
 
         A directory that is there is watched from the moment the context is entered: what is listed after that and what
         is told together miss nothing. An empty set means: look at everything.
         """
-        observer = _Observer(os.fspath(directory))
+        observer = _Observer(os.fspath(directory), within_s if within_s > PROMPT_S else _LOOK_S)
         batches = ChangeInbox()
         thread = anyio.CapacityLimiter(1)
 
@@ -93,8 +98,11 @@ class _Observer:
     to be watched, or it cannot be: no permission, or no inotify instance or watch left (then the mtime has to do).
     """
 
-    def __init__(self, directory: str) -> None:
+    def __init__(self, directory: str, look_s: float) -> None:
         self._directory = directory
+        self._look_s = look_s
+        # What does not move the mtime is asked for at least five times a second, where every look is not already rarer.
+        self._events_every = max(1, round(_EVENTS_EVERY * _LOOK_S / look_s))
         self._stopped = threading.Event()
         self._mark: _Mark | None = None
         self._notify: RustNotify | None = None
@@ -121,7 +129,7 @@ class _Observer:
         return None
 
     def _poll(self) -> frozenset[str] | None:
-        if self._stopped.wait(_POLL_S):
+        if self._stopped.wait(max(_POLL_S, self._look_s)):
             return None
         now = self._look()
         if now == self._mark and (now is None or not self._watch()):
@@ -129,13 +137,13 @@ class _Observer:
         return self._begin_anew(now)
 
     def _events(self, notify: RustNotify) -> frozenset[str] | None:
-        if self._stopped.wait(_LOOK_S):
+        if self._stopped.wait(self._look_s):
             return None
         self._looks += 1
         now = self._look()
         if now is None or not now.is_same_directory(self._mark):
             return self._begin_anew(now)
-        if now == self._mark and self._looks % _EVENTS_EVERY:
+        if now == self._mark and self._looks % self._events_every:
             return None
         return self._ask(notify, has_moved=now != self._mark)
 

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 FILE_MODE: Final = 0o600
 EXECUTABLE_MODE: Final = 0o755
+READABLE_MODE: Final = 0o644
+OPEN_DIRECTORY_MODE: Final = 0o755
 # O_NONBLOCK only matters for what is no regular file: a fifo without a reader then is an error instead of a wait.
 _WRITE: Final = os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 # A name may have 255 bytes; the rest of a temporary one takes 22.
@@ -33,7 +35,7 @@ def replace(beneath: Beneath, path: Path, data: bytes, *, mode: int = FILE_MODE)
     """
     with beneath.parent(path) as (directory, name):
         refuse_symlink(name, directory)
-        temporary = _temporary_name(name)
+        temporary = temporary_name(name)
         fd = os.open(temporary, _WRITE | os.O_CREAT | os.O_EXCL, FILE_MODE, dir_fd=directory)
         try:
             try:
@@ -55,10 +57,12 @@ def replace_executable(beneath: Beneath, path: Path, data: bytes) -> None:
 
     Directories above it stay as they are, 0700 when made here.
     """
-    beneath.make_directory(path.parent)
-    with beneath.parent(path) as (directory, _):
-        os.fchmod(directory, EXECUTABLE_MODE)
-    replace(beneath, path, data, mode=EXECUTABLE_MODE)
+    _replace_for_everybody(beneath, path, data, EXECUTABLE_MODE)
+
+
+def replace_readable(beneath: Beneath, path: Path, data: bytes) -> None:
+    """Replace a file that everybody may read, in a directory that everybody may enter."""
+    _replace_for_everybody(beneath, path, data, READABLE_MODE)
 
 
 def append(beneath: Beneath, path: Path, data: bytes, *, durably: bool) -> None:
@@ -124,6 +128,19 @@ def open_for_lock(beneath: Beneath, path: Path) -> int:
     return fd
 
 
+def temporary_name(name: str) -> str:
+    """A name of its own for what will be renamed to this one."""
+    short = os.fsdecode(os.fsencode(name)[:_NAME_LIMIT_BYTES])
+    return f".{short}.{secrets.token_hex(8)}.tmp"
+
+
+def _replace_for_everybody(beneath: Beneath, path: Path, data: bytes, mode: int) -> None:
+    beneath.make_directory(path.parent)
+    with beneath.parent(path) as (directory, _):
+        os.fchmod(directory, OPEN_DIRECTORY_MODE)
+    replace(beneath, path, data, mode=mode)
+
+
 def _open_append(name: str, directory: int) -> tuple[int, bool]:
     """Open to append, and whether the file was made by that."""
     flags = _WRITE | os.O_APPEND
@@ -143,8 +160,3 @@ def _write_all(fd: int, data: bytes) -> None:
     view = memoryview(data)
     while view:
         view = view[os.write(fd, view) :]
-
-
-def _temporary_name(name: str) -> str:
-    short = os.fsdecode(os.fsencode(name)[:_NAME_LIMIT_BYTES])
-    return f".{short}.{secrets.token_hex(8)}.tmp"

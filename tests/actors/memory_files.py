@@ -20,6 +20,8 @@ class MemoryFiles(Double):  # type: ignore[misc]
         self.content = {Path(path): data for path, data in dict(content).items()}
         self.failures = {}
         self.synced = []
+        self.targets = {}
+        self.devices = {}
 
     def fail(self, operation, path, number):
         self.failures[operation, Path(path)] = number
@@ -58,6 +60,31 @@ class MemoryFiles(Double):  # type: ignore[misc]
         await self.make_directory(path.parent)
         await self.replace(path, data)
 
+    async def replace_readable(self, path, data):
+        self._check("replace_readable", path)
+        await self.make_directory(path.parent)
+        await self.replace(path, data)
+
+    async def make_links(self, path, links):
+        self._check("make_links", path)
+        if path in self.content and self._links(path) != dict(links):
+            raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY), str(path))
+        await self.make_directory(path)
+        for name, target in links.items():
+            self.content[path / name] = target.encode()
+            self.targets[path / name] = target
+
+    def _links(self, path):
+        return {each.name: target for each, target in self.targets.items() if each.parent == path}
+
+    def put_device(self, path, major, minor):
+        """A character device of somebody else's."""
+        self.content[Path(path)], self.devices[Path(path)] = b"", (major, minor)
+
+    async def read_link(self, path):
+        self._check("read_link", path)
+        return self.targets.get(path)
+
     async def make_directory(self, path):
         self._check("make_directory", path)
         for directory in (path, *path.parents):
@@ -78,9 +105,16 @@ class MemoryFiles(Double):  # type: ignore[misc]
         if data is None:
             return None
         is_directory = data is DIRECTORY
-        kind = FileKind.DIRECTORY if is_directory else FileKind.REGULAR
         size_bytes = 0 if is_directory else len(data)
-        return FileStat(kind=kind, size_bytes=size_bytes, mode=0o600, inode=1, mtime_ns=0)
+        device = self.devices.get(path)
+        return FileStat(kind=self._kind(path), size_bytes=size_bytes, mode=0o600, inode=1, mtime_ns=0, device=device)
+
+    def _kind(self, path):
+        if path in self.targets:
+            return FileKind.SYMLINK
+        if path in self.devices:
+            return FileKind.CHARACTER_DEVICE
+        return FileKind.DIRECTORY if self.content[path] is DIRECTORY else FileKind.REGULAR
 
     async def append(self, path, data):
         self._check("append", path)

@@ -19,6 +19,7 @@ class ScriptedProcesses(Double):  # type: ignore[misc]
         argvs: every whole command.
         environments: that of every command.
         outputs: stdout of every command.
+        inputs: stdin of every command.
         killed: identities that were killed.
         unkillable: those that do not die.
     """
@@ -29,16 +30,18 @@ class ScriptedProcesses(Double):  # type: ignore[misc]
     argvs: list[tuple[str, ...]] = attrs.field(factory=list)
     environments: list[dict[str, str]] = attrs.field(factory=list)
     outputs: list[Any] = attrs.field(factory=list)
+    inputs: list[Any] = attrs.field(factory=list)
     killed: list[ProcessIdentity] = attrs.field(factory=list)
     unkillable: set[ProcessIdentity] = attrs.field(factory=set)
     scans: int = 0
 
-    async def run(self, argv, *, deadline_s, env, stdout=None, stderr=None, stdout_limit_bytes=1 << 20):
+    async def run(self, argv, *, deadline_s, env, stdin=None, stdout=None, stderr=None, stdout_limit_bytes=1 << 20):
         words = [word for word in argv[1:] if not word.startswith("--")]
         self.calls.append((words[0], words[-1]))
         self.argvs.append(tuple(argv))
         self.environments.append(dict(env))
         self.outputs.append(stdout)
+        self.inputs.append(stdin)
         await anyio.lowlevel.checkpoint()
         result: Any = None if self.answer is None else self.answer(words[0], argv)
         if hasattr(result, "__await__"):

@@ -12,9 +12,17 @@ import anyio
 import attrs
 
 from actors.assignment import Bundle, Container, Resources, Rootfs
-from actors.bundle.capabilities import claims_of
+from actors.bundle.capabilities import Claims, claims_of
 from actors.bundle.config import Membership
-from actors.bundle.writer import bundle_directory, compose, write_bundle, write_pause_bundle
+from actors.bundle.seccomp import flags_for
+from actors.bundle.writer import (
+    bundle_directory,
+    compose,
+    confine_path,
+    write_bundle,
+    write_confine,
+    write_pause_bundle,
+)
 from actors.layout import StateDir
 from actors.ports import Ports
 from actors.runsc.activation import ContainerPlan, SandboxPlan, start_cold, start_restored
@@ -32,7 +40,22 @@ from tests.needs import Tool, find
 ACTOR: Final = "a1"
 COUNT: Final = ("sh", "-c", "i=0; while :; do echo $i; i=$((i+1)); sleep 0.02; done")
 """Writes 0, 1, 2, … until it is ended."""
-_APPLETS: Final = ("cat", "dd", "echo", "false", "grep", "id", "kill", "ls", "mknod", "sh", "sleep", "true", "wc")
+_APPLETS: Final = (
+    "cat",
+    "dd",
+    "echo",
+    "false",
+    "grep",
+    "id",
+    "kill",
+    "ls",
+    "mknod",
+    "sh",
+    "sleep",
+    "true",
+    "unshare",
+    "wc",
+)
 
 
 def make_rootfs(directory: Path) -> Path:
@@ -76,7 +99,8 @@ class Stage:
         self, *containers: Container, flags: GlobalFlags = GlobalFlags(), deadlines: Deadlines = Deadlines()
     ) -> tuple[Runsc, SandboxPlan]:
         """Write the bundles of a new activation."""
-        ports = self.ports
+        ports, claims = self.ports, claims_of(containers)
+        flags = flags.more(extra=flags_for(claims))
         activation = self.state.activation(fresh_activation(ports.wall))
         ids = fresh_container_ids(ports.wall, [ROOT_CONTAINER, *(container.name for container in containers)])
         version = await runtime_version(ports.processes, self.runsc, step=Step.CREATE)
@@ -91,6 +115,7 @@ class Stage:
         )
         await ports.files.make_directory(self.state.actor(ACTOR).logs)
         pause = await write_pause_bundle(ports.files, activation, hostname=ACTOR, machine=platform.machine())
+        await write_confine(ports.files, activation, machine=platform.machine())
         plans = []
         for container in containers:
             config = await compose(
@@ -98,7 +123,7 @@ class Stage:
                 container,
                 membership=Membership(name=container.name, sandbox_id=ids[ROOT_CONTAINER]),
                 hostname=ACTOR,
-                claims=claims_of(containers),
+                claims=claims,
             )
             directory = await write_bundle(ports.files, bundle_directory(activation, container.name), config)
             log = self.state.actor(ACTOR).log(container.name)
@@ -111,6 +136,7 @@ class Stage:
             files=ports.files,
             root=activation / RUNSC_ROOT,
             deadlines=deadlines,
+            confine=None if claims is Claims.NONE else confine_path(activation),
         )
         return runsc, SandboxPlan(record=record, pause_bundle=pause, containers=tuple(plans))
 

@@ -6,12 +6,14 @@ import pytest
 
 from actors.manifest import Shape, ShapeUser
 from actors.steps.suspend import save_snapshot
+from statemachine import commands as c
 from statemachine.actor import Actor, ContainerFate, Snapshot
 from statemachine.events import SnapshotProven
 from statemachine.problem import ProblemError
 from statemachine.states import State
 from tests.fakes.sandbox import a_stage
 
+ROLL_BACK, RELEASE = c.RollBack(undo=()), c.ReleaseSandbox(undo=())
 SHAPE = Shape(args=("/bin/app",), user=ShapeUser(uid=0, gid=0), mounts=(), devices=(), capabilities=())
 
 

@@ -13,9 +13,10 @@ from actors.bundle.capabilities import Claims
 from actors.bundle.config import Membership
 from actors.bundle.given import CONFIG_BYTES_MAX, given_config, parse_config
 from actors.bundle.mounts import Mount
+from actors.bundle.seccomp import without_device_nodes
 from actors.bundle.writer import compose
 from actors.manifest import as_json, parse_manifest
-from actors.steps.create import prepare
+from actors.steps.bundles import prepare
 from actors.strict_json import canonical
 from statemachine.problem import ProblemError, Step
 from statemachine.reasons import Reason
@@ -109,6 +110,13 @@ def test_mknod_goes_from_all_five_sets_where_a_device_is_claimed():
     assert sets == {"bounding": ["CAP_KILL"], "effective": [], "permitted": [], "inheritable": [], "ambient": []}
 
 
+def test_a_given_filter_stays_as_it_is_until_a_device_is_claimed_and_then_ours_comes_first():
+    given = FULL["linux"]["seccomp"]
+    assert rewritten()["linux"]["seccomp"] == given
+    assert rewritten(claims=Claims.DEVICES)["linux"]["seccomp"] == without_device_nodes(given)
+    assert rewritten(SMALL, claims=Claims.DEVICES)["linux"]["seccomp"] == without_device_nodes(None)
+
+
 def test_the_assignments_limits_win_and_what_they_do_not_speak_of_stays():
     resources = rewritten(limits=Resources(memory_bytes=7, cpu_milli=1000))["linux"]["resources"]
     assert resources == {
@@ -187,6 +195,11 @@ ABSENT = DIRECTORY
         (["linux", "cgroupspath"], "/theirs", "$.linux.cgroupspath"),
         (["linux", "name\u017fpaces"], [], "$.linux.name\u017fpaces"),
         (["linux", "namespaces", 1, "PATH"], "/proc/1/ns/pid", "$.linux.namespaces[1].PATH"),
+        (["linux", "Seccomp"], {"defaultAction": "SCMP_ACT_ALLOW"}, "$.linux.Seccomp"),
+        (["linux", "seccomp", "Syscalls"], [], "$.linux.seccomp.Syscalls"),
+        (["linux", "seccomp", "syscalls"], [{"Action": "SCMP_ACT_ALLOW"}], "$.linux.seccomp.syscalls[0].Action"),
+        (["linux", "seccomp"], "none", "$.linux.seccomp"),
+        (["linux", "seccomp", "syscalls"], [{"names": "mknod"}], "$.linux.seccomp.syscalls[0].names"),
     ],
 )
 def test_a_member_that_cannot_be_used_is_refused_at_its_path(path, value, at):

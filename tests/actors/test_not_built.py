@@ -14,8 +14,6 @@ PORTS = {"ports": [{"containerPort": 8080, "workerPort": 80}]}
 IN_CONTAINER = "spec__containers__0__"
 AT = "spec.containers[0]"
 ASKING = [
-    ({f"{IN_CONTAINER}resources": {"limits": {"nvidia.com/gpu": 1}}},
-     [(F.DEVICE_CLAIMS, f'{AT}.resources.limits["nvidia.com/gpu"]')]),
     ({"spec__network": PORTS}, [(F.NETWORK_PORTS, "spec.network.ports")]),
     ({"spec__network": {"egress": "Deny"}}, [(F.NETWORK_EGRESS, "spec.network.egress")]),
     ({"spec__lifecycle": {"preSuspend": {"exec": ["sync"]}}}, [(F.LIFECYCLE_HOOKS, "spec.lifecycle.preSuspend")]),
@@ -67,11 +65,9 @@ def test_what_will_be_built_is_decoded_already(everything_is_built):
             spec__durableVolumes=VOLUMES,
             spec__containers__0__volumeMounts=[{"name": "work", "mountPath": "/data/"}],
             spec__containers__0__wakeupProbe={"httpGet": {"path": "ready?x=1", "port": 80}},
-            spec__containers__0__resources={"limits": {"nvidia.com/gpu": "2000m"}},
         )
     )
     (container,) = assignment.containers
-    assert container.gpus == 2
     assert container.wakeup_probe is not None
     assert container.wakeup_probe.action == HttpGetAction(path="/ready?x=1", port=80)
     assert [(mount.name, mount.mount_path) for mount in container.volume_mounts] == [("work", "/data")]

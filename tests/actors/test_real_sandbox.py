@@ -246,16 +246,50 @@ async def test_no_container_of_an_actor_that_claims_a_device_has_cap_mknod(tmp_p
         await stage.end(sandbox)
 
 
-@pytest.mark.xfail(reason="runsc 20240729 makes device nodes without looking at CAP_MKNOD", strict=True)
-async def test_without_cap_mknod_no_device_node_can_be_made(tmp_path, rootfs):
-    makes = ("sh", "-c", "mknod /tmp/n c 195 0; echo $?; exec sleep 60")
+MAKES = "mknod /tmp/{n} c 195 0 2>/dev/null; echo $?; unshare -U mknod /tmp/u{n} b 8 0 2>/dev/null; echo $?; "
+USER = "70000:70000"
+
+
+@pytest.mark.parametrize(("limits", "made"), [(Resources(), "0"), (CLAIMS, "1")])
+async def test_no_container_of_an_actor_that_claims_a_device_makes_a_device_node(tmp_path, rootfs, limits, made):
+    """In a container, in what is executed in it, in a user namespace, as whom ever, before and after a restore."""
+    makes = ("sh", "-c", f"{MAKES.format(n='a')} i=0; while :; do {MAKES.format(n='b$i')} i=$((i+1)); sleep 0.05; done")
     async with open_stage(tmp_path, rootfs) as stage:
-        sandbox = await stage.start(stage.container("trainer", limits=CLAIMS), stage.container("c1", makes))
-        try:
-            await stage.wait_for_lines("c1", 1)
-            assert stage.lines("c1")[-1] == "1"
-        finally:
-            await stage.end(sandbox)
+        containers = stage.container("trainer", limits=limits), stage.container("c1", makes)
+        sandbox = await stage.start(*containers)
+        for life in range(2):
+            lines = await stage.wait_for_lines("c1", len(stage.lines("c1")) + 6)
+            assert set(lines) == {made}
+            for number, user in enumerate((None, USER)):
+                script = MAKES.format(n=f"x{life}{number}")
+                finished = await sandbox.execute("c1", ["sh", "-c", script], deadline_s=10, user=user)
+                assert finished.stdout.split() == [made.encode()] * 2
+            if life == 0:
+                image = await stage.suspend(sandbox)
+                sandbox = await stage.restore(image, *containers)
+        await stage.end(sandbox)
+
+
+async def test_a_confined_command_is_the_one_that_was_named_with_its_own_environment_and_nothing_to_read(
+    tmp_path, rootfs
+):
+    tells = ["sh", "-c", "cat; echo $0 $1 $HOME_OF; id -u; exit 7", "zero", "one"]
+    async with open_stage(tmp_path, rootfs) as stage:
+        env = (("PATH", "/nowhere:/bin"), ("HOME_OF", "trainer"))
+        sandbox = await stage.start(stage.container("trainer", limits=CLAIMS, env=env))
+        finished = await sandbox.execute("trainer", tells, deadline_s=10, user="7:8")
+        assert (finished.exit.code, finished.stdout, finished.stderr) == (7, b"zero one trainer\n7\n", b"")
+        assert (await sandbox.execute("trainer", ["/bin/true"], deadline_s=10)).exit.code == 0
+        for absent in ("/nope", "nope"):
+            assert (await sandbox.execute("trainer", [absent], deadline_s=10)).exit.code == 127
+        assert not await sandbox.is_frozen()
+        await sandbox.freeze()
+        assert await sandbox.is_frozen()
+        await sandbox.thaw()
+        await sandbox.signal("trainer", "KILL")
+        with anyio.fail_after(10):
+            await sandbox.ended("trainer")
+        await stage.end(sandbox)
 
 
 async def test_a_checkpoint_that_finds_no_room_leaves_the_actor_running(tmp_path, rootfs):

@@ -134,8 +134,8 @@ def test_devices_are_claimed_whole(name, amount):
 
 
 @pytest.mark.parametrize("amount", ["1", 1, "1000m", "1e0", "10e-1", "1.0", "0.001k"])
-def test_one_device_may_be_written_in_many_ways_and_is_not_built_yet(amount):
-    assert refusals(with_limits({GPU: amount})) == [("NotSupported", AT_GPU)]
+def test_one_device_may_be_written_in_many_ways(amount):
+    assert admitted(with_limits({GPU: amount})).containers[0].gpus == 1
 
 
 @pytest.mark.parametrize(
@@ -163,7 +163,6 @@ def test_only_one_device_class_can_be_injected(name):
         ({"cpu": 1}, {"amd.com/gpu": 1}, [("RequestWithoutLimit", f'{REQUESTS}["amd.com/gpu"]')]),
         ({GPU: 0}, {GPU: 1}, [("RequestNotEqualLimit", f'{REQUESTS}["{GPU}"]')]),
         ({GPU: 2}, {GPU: "1"}, [("RequestNotEqualLimit", f'{REQUESTS}["{GPU}"]')]),
-        ({GPU: 1}, {GPU: "1000m"}, [("NotSupported", AT_GPU)]),
         ({GPU: "x"}, {GPU: 1}, [("InvalidQuantity", AT_GPU)]),
         ({GPU: 1}, {GPU: "500m"}, [("FractionalDevice", f'{REQUESTS}["{GPU}"]')]),
         ({"cpu": "100m"}, {"cpu": "101m"}, [("InvalidValue", f"{REQUESTS}.cpu")]),
@@ -173,6 +172,10 @@ def test_only_one_device_class_can_be_injected(name):
 )
 def test_a_request_fits_its_limit(limits, requests, found):
     assert refusals(with_limits(limits, requests)) == found
+
+
+def test_a_request_of_devices_may_be_written_otherwise_than_its_limit():
+    assert admitted(with_limits({GPU: 1}, {GPU: "1000m"})).containers[0].gpus == 1
 
 
 @pytest.mark.parametrize("requests", [{}, {"cpu": "100m"}, {"cpu": "0.1"}, {"memory": "1Gi"}, {GPU: "0"}])
@@ -212,10 +215,9 @@ def test_claims_beyond_the_reservation_are_refused_where_they_pass_it(claims, re
     ("claims", "reservation"),
     [({"a": "1", "b": "1"}, {GPU: 2}), ({"a": None, "b": "2"}, {GPU: "2"}), ({"a": "1"}, None)],
 )
-def test_claims_within_the_reservation_are_right_but_not_built_yet(claims, reservation):
-    found = refusals(with_spec(containers=containers(**claims), reservation=reservation))
-    assert {reason for reason, _ in found} == {"NotSupported"}
-    assert len(found) == sum(count is not None for count in claims.values())
+def test_claims_within_the_reservation_are_right(claims, reservation):
+    found = admitted(with_spec(containers=containers(**claims), reservation=reservation)).containers
+    assert {each.name: each.gpus for each in found} == {name: int(count or 0) for name, count in claims.items()}
 
 
 def test_a_wrong_reservation_is_reported_alone():

@@ -30,6 +30,7 @@ B, IMAGE, P = Path("/b"), Path("/i"), Path("/p")
         (argv.kill_process("c1", 5), "kill --pid=5 c1 KILL"),
         (argv.execute("c1", ["ls", "-l"], pid_file=P), "exec --internal-pid-file=/p c1 ls -l"),
         (argv.execute("c1", ["ls"], pid_file=P, user="1:2"), "exec --internal-pid-file=/p --user=1:2 c1 ls"),
+        (argv.list_supported_drivers(), "nvproxy list-supported-drivers"),
         (argv.events("c1"), "events --stats c1"),
         (argv.ps("c1"), "ps --format=table c1"),
         (argv.version(), "--version"),
@@ -41,6 +42,15 @@ def test_each_command_is_called_by_these_words(words, line):
 
 def test_a_checkpoint_always_leaves_the_actor_running():
     assert "--leave-running" in argv.checkpoint("c1", image=IMAGE)
+
+
+@pytest.mark.parametrize(
+    ("command", "files"), [("ls", ["/a/ls", "/b/ls"]), ("./ls", ["./ls"]), ("/x/ls", ["/x/ls"]), ("", ["/a/", "/b/"])]
+)
+def test_a_confined_command_comes_by_way_of_stdin_with_the_files_it_may_be(command, files):
+    words = argv.execute_confined("c1", [command, "-l"], path=["/a", "/b"], pid_file=P, user="1:2")
+    head = ("exec", "--exec-fd=0", "--internal-pid-file=/p", "--user=1:2", "c1", "confine")
+    assert words == (*head, *files, "", command, "-l")
 
 
 def test_nothing_is_ever_deleted_by_force():
@@ -65,6 +75,20 @@ def test_the_global_flags_come_in_one_order_and_name_the_root_in_one_word():
 def test_flags_read_back_from_their_record():
     flags = GlobalFlags(platform="ptrace", network="sandbox", net_disconnect_ok=False, extra=("--nvproxy", "--x=1"))
     assert GlobalFlags.from_json(flags.as_json()) == flags
+
+
+def test_what_the_root_is_annotated_with_is_recorded_like_a_flag_and_is_none():
+    annotated = GlobalFlags(extra=("--x=1",)).more(extra=("--y=2",), annotations=("dev.example.z=3",))
+    argv_ = annotated.as_argv(root=Path("/r"), log=Path("/l"))
+    assert argv_[-2:] == ("--x=1", "--y=2")
+    assert annotated.as_list()[-3:] == ("--x=1", "--y=2", "dev.example.z=3")
+    assert GlobalFlags.from_json(annotated.as_json()) == annotated
+    assert "annotations" not in GlobalFlags().as_json()
+    for word in ("--z=3", "dev.example.z"):
+        with pytest.raises(ValueError, match="an annotation is"):
+            GlobalFlags(annotations=(word,))
+    with pytest.raises(TypeError):
+        GlobalFlags.from_json({**GlobalFlags().as_json(), "annotations": "x=1"})
 
 
 @pytest.mark.parametrize("change", [{"platform": 1}, {"ignoreCgroups": "yes"}, {"extra": "--x"}, {"extra": ["state"]}])

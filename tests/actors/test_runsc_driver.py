@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import anyio
+import attrs
 import pytest
 
 from actors.ports import AppendTo, DeadlineExceededError, Exit, Finished, Output
@@ -56,6 +57,28 @@ async def problem_of(act):
     with pytest.raises(ProblemError) as failed:
         await act
     return failed.value.problem
+
+
+COVERED = attrs.evolve(WEB, cover=("/s/a1/cover/cover", "/images/web", "options"))
+
+
+async def test_what_starts_a_gofer_is_begun_by_what_covers_its_rootfs_and_nothing_else_is():
+    runsc, processes, _ = driver()
+    await runsc.create_sub(COVERED, bundle=Path("/b"))
+    await runsc.start_sub(COVERED, output=LOG)
+    await runsc.restore_sub(COVERED, bundle=Path("/b"), image=Path("/i"), output=LOG)
+    await runsc.delete_sub(COVERED)
+    begun_by = [argv[: argv.index("/r/runsc")] for argv in processes.argvs]
+    assert begun_by == [(), COVERED.cover, COVERED.cover, ()]
+
+
+async def test_a_rootfs_that_cannot_be_covered_is_told_as_that():
+    runsc, _, _ = failing_driver(None, code=125)
+    problem = await problem_of(runsc.start_sub(COVERED, output=LOG))
+    assert (problem.step, problem.reason, problem.subject) == (Step.CREATE, Reason.RUNTIME_FAILED, "web")
+    assert "laid over the rootfs" in problem.message
+    problem = await problem_of(runsc.start_sub(WEB, output=LOG))
+    assert "laid over" not in problem.message
 
 
 async def test_every_command_has_the_same_flags_its_own_log_and_a_bare_environment():
@@ -176,6 +199,17 @@ async def test_a_command_inside_a_container_may_end_with_128_itself():
     runsc, _, _ = failing_driver("executing command: failed to load /x: no such file or directory")
     assert (await problem_of(runsc.exec_in(WEB, ["/x"], deadline_s=1))).reason is Reason.COMMAND_NOT_FOUND
     assert set(files.content) == {ACTIVATION}
+
+
+async def test_a_confined_command_is_looked_up_in_the_containers_own_path():
+    runsc, processes, _ = driver()
+    target = Target.of("web", "c1", env=("A=1", "PATH=/app/bin::/bin", "PATH=/later"))
+    confined = attrs.evolve(runsc, confine=Path("/s/confine"))
+    for each in (confined, runsc):
+        await each.exec_in(target, ["x", "y"], deadline_s=1)
+    assert processes.argvs[0][-6:] == ("confine", "/app/bin/x", "/bin/x", "", "x", "y")
+    assert processes.argvs[1][-3:] == ("c1", "x", "y")
+    assert processes.inputs == [Path("/s/confine"), None]
 
 
 async def test_a_command_that_is_given_up_is_killed_inside_with_all_below_it_children_first():

@@ -147,6 +147,13 @@ class Answers(Double):  # type: ignore[misc]
         return self.answer
 
 
+def test_only_a_current_runsc_is_told_to_keep_no_mount_in_its_root():
+    measured, current = RuntimeVersion.of("0.0~20240729.0"), RuntimeVersion.of("release-20260905.0")
+    assert measured is not None
+    assert current is not None
+    assert (measured.flags, current.flags) == ((), ("--gofer-network-namespace=new",))
+
+
 @pytest.mark.parametrize(
     ("text", "date", "flavour"),
     [

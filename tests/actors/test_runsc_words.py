@@ -133,6 +133,35 @@ def test_words_that_were_seen_become_this_reason(message, reason, says):
     assert problem.detail == message
 
 
+EOF = "creating container: cannot create sandbox: cannot read client sync file: waiting for sandbox to start: EOF"
+UNKNOWN = (
+    "creating loader: registering filesystems: registering nvproxy driver: unsupported Nvidia driver version: 01.02.03"
+)
+MOUNT = 'error setting up FS: mounting {/x}: stat("/nonexist") failed: no such file or directory'
+
+
+@pytest.mark.parametrize(("driver", "subject"), [("1.2.3", "driver 1.2.3"), (None, "driver 01.02.03")])
+def test_a_driver_that_the_sandbox_does_not_know_is_named(driver, subject):
+    problem = classify(call(verb="create", nvidia_driver=driver), said(UNKNOWN, EOF), status="exit code 128")
+    assert (problem.reason, problem.subject) == (Reason.DRIVER_UNSUPPORTED_BY_RUNTIME, subject)
+    assert problem.message == f"{subject} is not supported by this runsc"
+    assert problem.detail == f"{UNKNOWN}\n{EOF}"
+
+
+def test_of_a_sandbox_that_ends_without_a_word_the_driver_is_mentioned_and_not_blamed():
+    problem = classify(call(verb="create", nvidia_driver="550.90.07"), said(EOF), status="exit code 128")
+    assert (problem.reason, problem.subject) == (Reason.RUNTIME_FAILED, "web")
+    assert problem.message == "the sandbox ended while it started: cause not reported, driver 550.90.07"
+    assert problem.detail == EOF
+
+
+@pytest.mark.parametrize(("driver", "words_"), [("550.90.07", (MOUNT, EOF)), (None, (EOF,)), ("550.90.07", ("no",))])
+def test_what_has_another_cause_or_no_driver_says_nothing_of_one(driver, words_):
+    problem = classify(call(verb="create", nvidia_driver=driver), said(*words_), status="exit code 128")
+    assert (problem.reason, problem.message) == (Reason.RUNTIME_FAILED, words_[0])
+    assert "550" not in problem.message + problem.detail
+
+
 def test_a_command_that_says_nothing_is_told_by_its_status():
     problem = classify(call(verb="events"), words(b"", b""), status="signal 9")
     assert problem.reason is Reason.RUNTIME_FAILED

@@ -4,6 +4,7 @@ import errno
 import json
 from typing import Any
 
+import anyio
 import attrs
 import pytest
 
@@ -59,6 +60,27 @@ async def test_an_adoption_that_cannot_be_written_leaves_the_old_assignment():
     assert stage.assignment is old
 
 
+async def test_an_adoption_is_not_overwritten_by_the_step_that_records_the_generation_before():
+    stage, _, _ = shaped()
+    files, new = stage.ports.files, attrs.evolve(stage.assignment, generation=9)
+    looked, may_go_on, read = anyio.Event(), anyio.Event(), files.read
+
+    async def read_slowly(path, *, limit_bytes):
+        files.read = read
+        looked.set()
+        await may_go_on.wait()
+        return await read(path, limit_bytes=limit_bytes)
+
+    files.read = read_slowly
+    async with anyio.create_task_group() as group:
+        group.start_soon(Steps(stage).perform, c.RecordAssignment(), an_actor())
+        await looked.wait()
+        group.start_soon(Steps(stage).adopt, new)
+        await anyio.wait_all_tasks_blocked()
+        may_go_on.set()
+    assert await read_assignment(files, stage.directory.assignment) == new
+
+
 @pytest.mark.parametrize("uri", ["file:///nowhere", "file:///a%00b", "s3://bucket/x"])
 async def test_a_restore_that_is_refused_has_touched_nothing(uri):
     stage, _, _ = shaped()
@@ -83,10 +105,11 @@ async def test_a_damaged_snapshot_refuses_its_restore(damage):
     assert uri_of(stage.directory.snapshot(proven.id)) == proven.uri
 
 
-@pytest.mark.parametrize("command", [c.DetectGpus(), c.GenerateSpec(), c.PartitionGpus(), c.InjectEdits()])
-async def test_a_step_that_is_not_built_ends_as_a_reason(command):
+@pytest.mark.parametrize("command", [c.CancelStep(), c.BeginAnew()])
+async def test_what_starts_no_step_is_performed_by_nobody(command):
     stage, _, _ = shaped()
-    assert await reason_of(Steps(stage).perform(command, an_actor())) is Reason.NOT_SUPPORTED
+    with pytest.raises(ValueError, match=f"no step performs {type(command).__name__}"):
+        await Steps(stage).perform(command, an_actor())
 
 
 async def test_a_step_without_its_sandbox_fails_with_a_reason():

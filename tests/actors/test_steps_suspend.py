@@ -6,7 +6,7 @@ from typing import Any
 import anyio
 import pytest
 
-from actors.snapshots import find_snapshot
+from actors.snapshots import REMOVED_NAME, find_snapshot
 from actors.steps.stage import Freeze
 from actors.steps.suspend import save_snapshot
 from actors.steps.teardown import roll_back
@@ -14,7 +14,7 @@ from actors.steps.thaw import thaw
 from statemachine import events as e
 from statemachine.problem import Step
 from statemachine.reasons import Reason
-from tests.actors.step_stage import an_actor, reason_of, saved, shaped
+from tests.actors.step_stage import ROLL_BACK, an_actor, reason_of, saved, shaped
 from tests.fakes.performer import failing
 
 pytestmark = pytest.mark.anyio
@@ -141,7 +141,7 @@ async def test_unproven_files_that_cannot_be_removed_never_cost_the_running_acto
     assert await thaw(stage) == e.Thawed()
     assert stage.unproven is not None
     stage.ports.files.failures.clear()
-    await roll_back(stage, None)
+    await roll_back(stage, ROLL_BACK, None)
     assert stage.unproven is None
     assert not stage.ports.files.below(stage.directory.snapshots)
 
@@ -153,7 +153,7 @@ async def test_a_snapshot_that_was_given_up_whole_is_none_even_while_its_files_a
         stage.ports.files.put(stage.unproven / name, b"x")
     stage.ports.files.fail("remove_tree", stage.unproven, errno.EIO)
     await thaw(stage)
-    assert set(stage.ports.files.below(stage.unproven)) == {"pages.img"}
+    assert set(stage.ports.files.below(stage.unproven)) == {"pages.img", REMOVED_NAME}
 
 
 async def test_a_thaw_that_is_cancelled_still_thaws():

@@ -13,7 +13,7 @@ from statemachine import commands as c
 from statemachine import events as e
 from statemachine.problem import Step
 from statemachine.reasons import Reason
-from tests.actors.step_stage import reason_of, saved, shaped
+from tests.actors.step_stage import RELEASE, ROLL_BACK, reason_of, saved, shaped
 from tests.fakes.performer import a_snapshot, failing
 
 pytestmark = pytest.mark.anyio
@@ -23,7 +23,7 @@ async def test_a_rollback_kills_and_removes_even_when_it_is_cancelled():
     stage, sandbox, _ = shaped()
     with anyio.CancelScope() as scope:
         scope.cancel()
-        await roll_back(stage, None)
+        await roll_back(stage, ROLL_BACK, None)
     assert sandbox.story == ["signal SIGKILL", "close"]
     assert (stage.activation, stage.sandbox) == (None, None)
     assert not stage.ports.files.below(stage.state_dir.sandboxes)
@@ -31,25 +31,25 @@ async def test_a_rollback_kills_and_removes_even_when_it_is_cancelled():
 
 async def test_a_rollback_of_nothing_is_done():
     stage, _, _ = shaped()
-    await roll_back(stage, None)
-    assert await roll_back(stage, None) == e.RolledBack(origin=e.OriginVerdict.NONE)
+    await roll_back(stage, ROLL_BACK, None)
+    assert await roll_back(stage, ROLL_BACK, None) == e.RolledBack(origin=e.OriginVerdict.NONE)
 
 
 async def test_a_rollback_tells_whether_its_origin_is_still_good():
     stage, _, _ = shaped()
     proven = await saved(stage)
-    assert (await roll_back(stage, proven)).origin is e.OriginVerdict.GOOD
+    assert (await roll_back(stage, ROLL_BACK, proven)).origin is e.OriginVerdict.GOOD
     stage.ports.files.put(stage.directory.snapshot(proven.id) / "pages.img", b"PAGE")
-    assert (await roll_back(stage, proven)).origin is e.OriginVerdict.DAMAGED
-    assert (await roll_back(stage, a_snapshot(99))).origin is e.OriginVerdict.DAMAGED
+    assert (await roll_back(stage, ROLL_BACK, proven)).origin is e.OriginVerdict.DAMAGED
+    assert (await roll_back(stage, ROLL_BACK, a_snapshot(99))).origin is e.OriginVerdict.DAMAGED
 
 
 async def test_a_snapshot_that_was_whole_when_the_sandbox_died_is_kept_and_told():
     stage, _, _ = shaped()
     snapshot = await saved(stage)
-    assert await roll_back(stage, None) == e.RolledBack(origin=e.OriginVerdict.NONE, saved=snapshot)
+    assert await roll_back(stage, ROLL_BACK, None) == e.RolledBack(origin=e.OriginVerdict.NONE, saved=snapshot)
     assert await find_snapshot(stage.ports.files, snapshot.uri, step=Step.RESTORE) == snapshot
-    assert await roll_back(stage, None) == e.RolledBack(origin=e.OriginVerdict.NONE)
+    assert await roll_back(stage, ROLL_BACK, None) == e.RolledBack(origin=e.OriginVerdict.NONE)
 
 
 async def test_a_stop_undoes_a_snapshot_that_nobody_has_heard_of():
@@ -63,7 +63,7 @@ async def test_a_release_that_cannot_end_the_sandbox_never_costs_the_proven_snap
     stage, _, _ = shaped()
     proven = await saved(stage)
     stage.ports.files.fail("remove_tree", stage.activation, errno.EBUSY)
-    assert await reason_of(release_sandbox(stage, proven)) is Reason.STATE_UNWRITABLE
+    assert await reason_of(release_sandbox(stage, RELEASE, proven)) is Reason.STATE_UNWRITABLE
     stage.ports.files.failures.clear()
     await stop_containers(stage, c.StopContainers(undo=(), grace_s=0.0))
     assert await find_snapshot(stage.ports.files, proven.uri, step=Step.RESTORE) == proven
@@ -72,10 +72,10 @@ async def test_a_release_that_cannot_end_the_sandbox_never_costs_the_proven_snap
 async def test_what_cannot_be_removed_is_kept_in_mind_for_the_next_try():
     stage, _, _ = shaped()
     stage.ports.files.fail("remove_tree", stage.activation, errno.EBUSY)
-    assert await reason_of(roll_back(stage, None)) is Reason.STATE_UNWRITABLE
+    assert await reason_of(roll_back(stage, ROLL_BACK, None)) is Reason.STATE_UNWRITABLE
     assert stage.activation is not None
     stage.ports.files.failures.clear()
-    await roll_back(stage, None)
+    await roll_back(stage, ROLL_BACK, None)
     assert stage.activation is None
 
 
@@ -112,7 +112,7 @@ async def test_a_release_ends_the_sandbox_and_keeps_the_proven_snapshot_and_the_
         stage.ports.wall.time_s = 60.0 * minute
         stage.freeze = Freeze.NOT_FROZEN
         ids.append(await saved(stage))
-    await release_sandbox(stage, ids[-1])
+    await release_sandbox(stage, RELEASE, ids[-1])
     assert marks[-1] == "SandboxEnded"
     left = set(await stage.ports.files.list_directory(stage.directory.snapshots))
     assert left == {ids[1].id, ids[2].id}

@@ -1,10 +1,13 @@
 """`greenroom validate` without its command line: pools and templates by their rules, several documents together."""
 
+from pathlib import Path
+
 import pytest
 
 from actors.validation import DocumentFile, validate_documents, with_missing_paths
 from tests.actors.assignments import BASE, memory
 
+SAMPLES = Path(__file__).resolve().parents[3] / "shared" / "data" / "k8s"
 POOL = """\
 apiVersion: substrate.dev/v1alpha1
 kind: WorkerPool
@@ -124,6 +127,11 @@ ADVICE = [
     ("ATE_NVIDIA_TOOLKIT_HOST_PATH", "OTHER", ["spec.template.env"]),
     ("- {key: nvidia.com/gpu,", "- {key: other,", ["spec.tolerations"]),
     ("- {key: nvidia.com/gpu, operator: Exists, effect: NoSchedule}", "- {operator: Exists}", []),
+    ("- {key: nvidia.com/gpu, operator: Exists, effect: NoSchedule}", "- {key: nvidia.com/gpu, value: present}", []),
+    ("effect: NoSchedule", "effect: NoExecute", ["spec.tolerations"]),
+    ("- {key: nvidia.com/gpu, operator: Exists, effect: NoSchedule}", "- {value: x}", ["spec.tolerations"]),
+    ("value: /usr/local/nvidia}", "value: ''}", ["spec.template.env"]),
+    ("value: /usr/local/nvidia}", "valueFrom: {configMapKeyRef: {name: a, key: b}}}", []),
     ("nodeSelector: {cloud.google.com/gke-accelerator: nvidia-tesla-t4}", "nodeSelector: {}", ["spec.nodeSelector"]),
 ]
 
@@ -213,6 +221,13 @@ def test_documents_that_cannot_be_read_do_not_stop_the_others():
         [],
         [],
     ]
+
+
+@pytest.mark.skipif(not SAMPLES.is_dir(), reason="the samples are not beside this checkout")
+def test_the_samples_beside_this_checkout_have_nothing_to_report():
+    texts = [path.read_bytes() for path in sorted(SAMPLES.glob("*.yaml"))]
+    assert len(texts) == 2
+    assert [(report.problems, report.advice) for report in reports(*texts)] == [((), ())] * 2
 
 
 def test_no_documents_give_no_reports():

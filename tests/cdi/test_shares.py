@@ -1,4 +1,4 @@
-"""Aliases and shares: which names mean one device, and which give no more than was allotted (behaviours I1 to I5)."""
+"""Aliases and shares: which names mean one device, and which give no more than was allotted (behaviours I1 to I3)."""
 
 import pytest
 

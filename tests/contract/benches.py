@@ -116,9 +116,9 @@ class Bench:
         )
         return await self._said(finished, log)
 
-    def another(self, version: str) -> str:
+    def another(self, version: str, **more: Any) -> str:
         """A runsc of another version on this machine; not the real one."""
-        settings = attrs.evolve(self.settings, version=version)
+        settings = attrs.evolve(self.settings, version=version, **more)
         if self.execution is None:
             return str(write_fake(self.directory / f"runsc-{version}", settings))
         self.execution.runscs[f"/usr/bin/runsc-{version}"] = settings

@@ -13,6 +13,8 @@ READERS: Final[dict[str, Any]] = {
 WRITERS: Final[dict[str, Any]] = {
     "replace": lambda files, path: files.replace(path, b"new"),
     "replace_executable": lambda files, path: files.replace_executable(path, b"new"),
+    "replace_readable": lambda files, path: files.replace_readable(path, b"new"),
+    "make_links": lambda files, path: files.make_links(path, {"libx.so": "/lib/libx.so.1"}),
     "append": lambda files, path: files.append(path, b"new"),
     "append_durably": lambda files, path: files.append_durably(path, b"new"),
     "truncate": lambda files, path: files.truncate(path, size_bytes=0),

@@ -7,9 +7,17 @@ import attrs
 import pytest
 
 from actors.assignment import Container, Resources, Rootfs
-from actors.bundle.capabilities import claims_of
+from actors.bundle.capabilities import Claims, claims_of
 from actors.bundle.config import Membership
-from actors.bundle.writer import bundle_directory, compose, write_bundle, write_pause_bundle
+from actors.bundle.seccomp import flags_for
+from actors.bundle.writer import (
+    bundle_directory,
+    compose,
+    confine_path,
+    write_bundle,
+    write_confine,
+    write_pause_bundle,
+)
 from actors.runsc.activation import ContainerPlan, SandboxPlan, start_cold, start_restored
 from actors.runsc.answers import Status
 from actors.runsc.driver import Deadlines, Runsc
@@ -33,9 +41,9 @@ class Stage:
         self.wall = SimWall(random.Random(7))
         self.sandboxes = bench.directory / "sandboxes"
 
-    def container(self, name, *argv):
+    def container(self, name, *argv, limits=Resources()):
         source = Rootfs(path=bench_path(self.bench), argv=argv or ("sh", "-c", COUNT), env=(("PATH", "/bin"),))
-        return Container(name=name, source=source, limits=Resources())
+        return Container(name=name, source=source, limits=limits)
 
     async def plan(self, *containers, deadlines=Deadlines()):
         bench = self.bench
@@ -43,24 +51,25 @@ class Stage:
         ids = fresh_container_ids(self.wall, [ROOT_CONTAINER, *(each.name for each in containers)])
         path = bench_path(bench, bench.runsc)
         version = await runtime_version(bench.processes, path, step=Step.CREATE)
+        claims = claims_of(containers)
         record = SandboxRecord(
             activation=activation.name,
             actor="a1",
             boot_id=self.wall.boot_id(),
             runtime_path=path,
             runtime_version=version.text,
-            flags=GlobalFlags(),
+            flags=GlobalFlags().more(extra=flags_for(claims)),
             container_ids=ids,
         )
         pause = await write_pause_bundle(bench.files, activation, hostname="a1", machine="x86_64")
+        await write_confine(bench.files, activation, machine="x86_64")
         plans = []
         for each in containers:
             membership = Membership(name=each.name, sandbox_id=ids[ROOT_CONTAINER])
-            config = await compose(
-                bench.files, each, membership=membership, hostname="a1", claims=claims_of(containers)
-            )
+            config = await compose(bench.files, each, membership=membership, hostname="a1", claims=claims)
             bundle = await write_bundle(bench.files, bundle_directory(activation, each.name), config)
-            plans.append(ContainerPlan(name=each.name, bundle=bundle, log=bench.out(each.name)))
+            env = tuple(config["process"]["env"])
+            plans.append(ContainerPlan(name=each.name, bundle=bundle, log=bench.out(each.name), env=env))
         runsc = Runsc(
             path=path,
             flags=record.flags,
@@ -68,6 +77,7 @@ class Stage:
             files=bench.files,
             root=activation / RUNSC_ROOT,
             deadlines=deadlines,
+            confine=None if claims is Claims.NONE else confine_path(activation),
         )
         return runsc, SandboxPlan(record=record, pause_bundle=pause, containers=tuple(plans))
 
@@ -245,6 +255,58 @@ def test_a_sandbox_that_died_is_noticed_at_once_and_what_is_asked_of_it_says_so(
             with pytest.raises(ProblemError) as failed:
                 await ask
             assert failed.value.problem.reason in {Reason.SANDBOX_DIED, Reason.RUNTIME_FAILED}
+        await stage.end(sandbox)
+
+
+CLAIMS = Resources(devices=(("nvidia.com/gpu", 1),))
+MAKES = "mknod /tmp/{n} c 195 0 2>/dev/null; echo c $?; mknod /tmp/p{n} p 2>/dev/null; echo p $?"
+REPEATS = f"i=0; while :; do {MAKES.format(n='n$i')}; i=$((i+1)); sleep 0.05; done"
+
+
+@pytest.mark.parametrize(("limits", "made"), [(Resources(), "c 0"), (CLAIMS, "c 1")], ids=["no claim", "a claim"])
+def test_no_container_of_an_actor_that_claims_a_device_makes_a_device_node(every_face, limits, made):
+    """Neither itself nor by what is executed in it, before and after a restore, and whoever claims."""
+
+    @on(every_face)
+    async def _(bench):
+        stage = Stage(bench)
+        containers = stage.container("trainer", limits=limits), stage.container("c1", "sh", "-c", REPEATS)
+        sandbox = await stage.start(*containers)
+        for life in range(2):
+            lines = await bench.counted("c1", len(await bench.lines("c1")) + 4)
+            assert {line for line in lines if line.startswith("c")} == {made}
+            finished = await sandbox.execute("c1", ["sh", "-c", MAKES.format(n=f"x{life}")], deadline_s=10)
+            assert finished.stdout.decode().splitlines() == [made, "p 0"]
+            sandbox = await stage.restore(await stage.suspend(sandbox, f"s{life}"), *containers)
+        await stage.end(sandbox)
+        assert await stage.leftovers() == ()
+
+
+def test_a_confined_command_that_does_not_exist_ends_with_127_and_leaks_nothing(face):
+    @on(face)
+    async def _(bench):
+        stage = Stage(bench)
+        sandbox = await stage.start(stage.container("trainer", limits=CLAIMS))
+        for absent in ("/nope", "nope"):
+            assert (await sandbox.execute("trainer", [absent], deadline_s=10)).exit.code == 127
+        assert (await sandbox.execute("trainer", ["true"], deadline_s=10)).exit.code == 0
+        assert (await sandbox.execute("trainer", ["/bin/false"], deadline_s=10)).exit.code == 1
+        assert not await sandbox.is_frozen()
+        await sandbox.signal("trainer", "KILL")
+        with anyio.fail_after(10):
+            await sandbox.ended("trainer")
+        await stage.end(sandbox)
+
+
+def test_a_confined_command_that_outlives_its_deadline_is_killed_too(face):
+    @on(face)
+    async def _(bench):
+        stage = Stage(bench)
+        sandbox = await stage.start(stage.container("c1", limits=CLAIMS))
+        with pytest.raises(ProblemError) as failed:
+            await sandbox.execute("c1", ["sh", "-c", "sleep 100 & sleep 101; true"], deadline_s=0.5)
+        assert failed.value.problem.reason is Reason.STEP_DEADLINE_EXCEEDED
+        sandbox = await stage.restore(await stage.suspend(sandbox), stage.container("c1", limits=CLAIMS))
         await stage.end(sandbox)
 
 

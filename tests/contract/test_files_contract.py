@@ -135,8 +135,11 @@ async def test_files_are_private_and_programs_are_not(place: Place, files: Files
     await files.append(place.root / "a" / "appended", b"1")
     (await files.lock(place.root / "a" / "locked")).close()
     await files.replace_executable(place.root / "x" / "rootfs" / "pause", b"1")
+    await files.replace_readable(place.root / "y" / "for" / "all", b"1")
+    await files.make_links(place.root / "z" / "lib", {"libx.so": "/lib/libx.so.1"})
     modes = {"a": 0o700, "a/b": 0o700, "a/replaced": 0o600, "a/appended": 0o600, "a/locked": 0o600}
-    modes |= {"x": 0o700, "x/rootfs": 0o755, "x/rootfs/pause": 0o755}
+    modes |= {"x": 0o700, "x/rootfs": 0o755, "x/rootfs/pause": 0o755, "y": 0o700, "y/for": 0o755, "y/for/all": 0o644}
+    modes |= {"z": 0o700, "z/lib": 0o755}
     assert {name: place.mode(place.root / name) for name in modes} == modes
 
 
@@ -163,7 +166,8 @@ async def test_a_root_is_an_absolute_path(place: Place, anyio_backend: str, root
 
 
 # Of the writers, those for which a root itself is no fit object: it may be made, and the others name a place outside.
-NOT_OF_ROOTS: Final = WRITERS.keys() - {"make_directory", "rename from", "replace_executable"}
+MAKES_PARENTS: Final = frozenset({"replace_executable", "replace_readable", "make_links"})
+NOT_OF_ROOTS: Final = WRITERS.keys() - {"make_directory", "rename from", *MAKES_PARENTS}
 PLACES: Final = [(writer, where) for writer in WRITERS for where in ("outside", "above", "beside")]
 
 
@@ -191,9 +195,7 @@ async def test_no_symlink_on_the_way_is_followed(place: Place, files: Files, wri
     before = place.tree()
     path = place.root / "a" / "link" / "target"
     # One of the paths that were handed in, though the kernel was only told the name of the symlink.
-    named = (
-        path.with_name("other") if writer == "rename to" else path.parent if writer == "replace_executable" else path
-    )
+    named = path.with_name("other") if writer == "rename to" else path.parent if writer in MAKES_PARENTS else path
     number, name = await error_of(WRITERS[writer](files, path))
     assert (number, name) in {(errno.ELOOP, str(path)), (errno.ELOOP, str(named))}
     assert place.tree() == before

@@ -39,6 +39,7 @@ ONE_PATH: Final[dict[str, Callable[[Files, Path], Any]]] = {
     "list_directory": lambda files, path: files.list_directory(path),
     "stat": lambda files, path: files.stat(path),
     "lstat": lambda files, path: files.lstat(path),
+    "read_link": lambda files, path: files.read_link(path),
     "remove_file": lambda files, path: files.remove_file(path),
     "remove_tree": lambda files, path: files.remove_tree(path),
     "sync_tree": lambda files, path: files.sync_tree(path),
@@ -49,6 +50,8 @@ ONE_PATH: Final[dict[str, Callable[[Files, Path], Any]]] = {
 WITH_DATA: Final[dict[str, Callable[[Files, Path, bytes], Any]]] = {
     "replace": lambda files, path, data: files.replace(path, data),
     "replace_executable": lambda files, path, data: files.replace_executable(path, data),
+    "replace_readable": lambda files, path, data: files.replace_readable(path, data),
+    "make_links": lambda files, path, data: files.make_links(path, {f"l{each % 3}": f"{each}" for each in data}),
     "append": lambda files, path, data: files.append(path, data),
     "append_durably": lambda files, path, data: files.append_durably(path, data),
     "truncate": lambda files, path, data: files.truncate(path, size_bytes=len(data)),

@@ -57,7 +57,13 @@ async def test_what_does_not_fit_leaves_nothing(place: Place, files: Files):
         await files.append(mount / "log", b"whole\n")
         free_bytes = await files.free_bytes(mount)
         assert 0 < free_bytes <= 1 << 16
-        for call in (files.replace, files.append, files.append_durably, files.replace_executable):
+        for call in (
+            files.replace,
+            files.append,
+            files.append_durably,
+            files.replace_executable,
+            files.replace_readable,
+        ):
             for name in ("it", "log", "new"):
                 path = mount / name
                 assert await error_of(call(path, b"x" * (1 << 17))) == (errno.ENOSPC, str(path))

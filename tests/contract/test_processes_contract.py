@@ -27,6 +27,16 @@ def test_a_command_ends_with_its_code(stand_in):
             assert (finished.exit.code, finished.stdout, finished.stderr) == (code, b"", b"")
 
 
+def test_a_stdin_that_is_not_there_is_an_error_of_the_call(stand_in):
+    @on(stand_in)
+    async def _(bench):
+        with pytest.raises(FileNotFoundError):
+            await bench.processes.run([TRUE], deadline_s=10, env=ENV, stdin=bench.directory / "absent")
+        path = bench.directory / "given"
+        await bench.files.replace(path, b"to be read")
+        assert (await bench.processes.run([TRUE], deadline_s=10, env=ENV, stdin=path)).exit.code == 0
+
+
 def test_what_cannot_be_executed_is_an_error_of_the_call(stand_in):
     @on(stand_in)
     async def _(bench):

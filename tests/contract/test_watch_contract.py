@@ -105,6 +105,16 @@ async def test_a_directory_that_is_absent_at_first_is_waited_for(place: Place, f
         await names_until(batches, "a")
 
 
+async def test_who_can_wait_is_told_the_same_names(files: Files, watch: Watch, directory: Path):
+    async with watch.changes(directory, within_s=0.2) as batches:
+        await files.replace(directory / "a", b"1")
+        assert await names_until(batches, "a") == {"a"}
+        await files.append(directory / "a", b"2")
+        assert await names_until(batches, "a") == {"a"}
+        await files.remove_file(directory / "a")
+        assert await names_until(batches, "a") == {"a"}
+
+
 @pytest.mark.parametrize("exchanged", ["itself", "a parent", "a symlink"])
 async def test_another_directory_at_the_path_is_watched_instead(
     place: Place, files: Files, watch: Watch, exchanged: str

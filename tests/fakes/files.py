@@ -7,7 +7,7 @@ from pathlib import Path, PurePath
 
 import anyio
 
-from actors.ports import FileKind, FileStat
+from actors.ports import FileStat
 from tests.actors.memory_files import DIRECTORY, MemoryFiles
 
 
@@ -68,6 +68,15 @@ class FakeFiles(MemoryFiles):
         self._write(path, data)
         self.done.append(("replace", path))
 
+    async def replace_readable(self, path, data):
+        await self._begin("replace_readable", path)
+        await super().replace_readable(path, data)
+
+    async def make_links(self, path, links):
+        await self._begin("make_links", path)
+        await super().make_links(path, links)
+        self.done.append(("make_links", path))
+
     async def append(self, path, data):
         await self._begin("append", path)
         self._write(path, self.content.get(path, b"") + data)
@@ -97,10 +106,13 @@ class FakeFiles(MemoryFiles):
         self._check("lstat", path)
         if data is None:
             return None
-        kind = FileKind.DIRECTORY if data is DIRECTORY else FileKind.REGULAR
-        size_bytes = 0 if data is DIRECTORY else len(data)
         return FileStat(
-            kind=kind, size_bytes=size_bytes, mode=0o600, inode=hash(path), mtime_ns=self.versions.get(path, 0)
+            kind=self._kind(path),
+            size_bytes=0 if data is DIRECTORY else len(data),
+            mode=0o600,
+            inode=hash(path),
+            mtime_ns=self.versions.get(path, 0),
+            device=self.devices.get(path),
         )
 
     async def rename(self, source, target):

@@ -46,6 +46,17 @@ class FakeProcesses:
         return False
 
 
+class FakeGpus:
+    """No monitor ever says anything."""
+
+    @asynccontextmanager
+    async def monitor(self, _places):
+        yield self
+
+    async def receive(self):
+        await anyio.sleep_forever()
+
+
 class FakeWatch:
     """Tells what `tell` is told, to whoever watches."""
 
@@ -56,7 +67,7 @@ class FakeWatch:
         self._send.send_nowait(frozenset(names))
 
     @asynccontextmanager
-    async def changes(self, _directory):
+    async def changes(self, _directory, *, within_s=0.0):
         self._send, receive = anyio.create_memory_object_stream[frozenset[str]](1000)
         with self._send, receive:
             yield receive
@@ -71,6 +82,7 @@ class FakePorts:
         self.watch: Any = FakeWatch()
         self.processes: Any = FakeProcesses()
         self.net: Any = None
+        self.gpus: Any = FakeGpus()
 
     @property
     def as_ports(self):

@@ -13,9 +13,14 @@ from actors.runsc.answers import Status
 from actors.runsc.flags import GlobalFlags
 from actors.steps.stage import Runtime, Stage
 from tests.actors.assignments import admitted, with_spec
+from tests.fakes.gpus import FakeDesk
 from tests.fakes.ports import FakePorts
 
 STATE = StateDir(Path("/state"))
+VERSION: Any = SimpleNamespace(text="release-1", date=20260101, can_restore=lambda other: other == "release-1")
+RUNTIME = Runtime(
+    path=Path("/runsc"), version=VERSION, sha256="0" * 64, flags=GlobalFlags(), machine="x86_64", greenroom="0"
+)
 
 
 class FakeChild:
@@ -120,7 +125,7 @@ class FakeSandbox:
         self.process.close()
 
 
-def a_stage(containers=("main",), **spec):
+def a_stage(containers=("main",), *, gpus=None, **spec):
     """A stage with a live sandbox of these containers."""
     ports = FakePorts()
     rows = [{"name": name, "rootfs": "rootfs", "command": ["/bin/app"], **spec} for name in containers]
@@ -129,13 +134,11 @@ def a_stage(containers=("main",), **spec):
     async def note(mark):
         marks.append(mark.mark)
 
-    version: Any = SimpleNamespace(text="release-1", can_restore=lambda other: other == "release-1")
     stage = Stage(
         ports=ports.as_ports,
         state_dir=STATE,
-        runtime=Runtime(
-            path=Path("/runsc"), version=version, sha256="0" * 64, flags=GlobalFlags(), machine="x86_64", greenroom="0"
-        ),
+        runtime=RUNTIME,
+        gpus=gpus if gpus is not None else FakeDesk(),
         assignment=admitted(with_spec(containers=rows)),
         note=note,
     )

@@ -37,3 +37,9 @@ def library(
         for type_, offset, address, size in segments
     )
     return (header + table_of).ljust(DYNAMIC_AT, b"\0") + entries.ljust(STRINGS_AT - DYNAMIC_AT, b"\0") + strings
+
+
+def program(interpreter):
+    """A program that names this dynamic linker (its NUL included) and needs nothing else."""
+    segments = [(1, 0, BASE, 0x1000), (3, STRINGS_AT, BASE + STRINGS_AT, len(interpreter))]
+    return library(kind=2, segments=segments, strings=interpreter)

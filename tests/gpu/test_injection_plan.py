@@ -294,6 +294,10 @@ def test_the_order_in_a_spec_changes_nothing():
         ({"linux": {"devices": [{"path": "/dev/card", "type": "c", "major": 195, "minor": 7}]}}, "/dev/card"),
         ({"mounts": [{"destination": "/dev/card", "source": "/dev/nvidia7", "type": "bind"}]}, "/dev/nvidia7"),
         ({"mounts": [{"destination": "/dev/nvidia7", "source": "/x", "type": "bind"}]}, "/dev/nvidia7"),
+        ({"mounts": [{"destination": "/x", "source": "/b/../dev/./nvidia7", "type": "bind"}]}, "/b/../dev/./nvidia7"),
+        ({"mounts": [{"destination": "//dev//nvidia7", "source": "/x", "type": "bind"}]}, "//dev//nvidia7"),
+        ({"mounts": [{"destination": "dev/nvidia7", "source": "/x", "type": "bind"}]}, "dev/nvidia7"),
+        ({"linux": {"devices": [{"path": "/dev/x/../nvidia7", "type": "c"}]}}, "/dev/x/../nvidia7"),
     ],
 )
 def test_a_bundle_that_brings_a_gpu_of_its_own_is_refused(brought, path):

@@ -1,7 +1,7 @@
 import pytest
 
 from actors.gpu.inventory import Inventory
-from actors.gpu.partition import Claim, Grant, Holder, Pool, Ticket, admit, grant, lost_grants, release
+from actors.gpu.partition import Claim, Grant, Holder, Loss, Pool, Ticket, admit, grant, lost_grants, release
 from statemachine.problem import Step
 from statemachine.reasons import Reason
 from tests.gpu.making import claims, gpu, inventory, problems
@@ -131,8 +131,15 @@ def test_a_lost_gpu_that_is_held_is_not_counted_against_the_free_ones():
     pool = granted(admitted(FOUR, A), FOUR, "a")
     lost = FOUR.with_lost("GPU-2", "XID 79")
     assert granted(admitted(lost, B, pool=pool), lost, "b").ticket("b").held == ("GPU-5", "GPU-7")
-    assert lost_grants(pool, lost) == {"a": (lost.gpus[0],)}
+    assert lost_grants(pool, lost) == {"a": (Loss(uuid="GPU-2", path="/dev/nvidia2", why="XID 79"),)}
     assert lost_grants(pool, FOUR) == {}
+
+
+def test_a_gpu_that_is_held_and_was_replaced_is_lost():
+    pool = granted(admitted(FOUR, A), FOUR, "a")
+    replaced = FOUR.succeeded_by(Inventory((gpu(2, uuid="GPU-other"), *FOUR.gpus[1:])))
+    (loss,) = lost_grants(pool, replaced)["a"]
+    assert (loss.uuid, loss.path) == ("GPU-2", "GPU-2")
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from tests.host.shell import ENV, SH, sh, spawn
 from tests.host.waiting import eventually, is_gone, is_stopped, number_in, zombies
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from actors.ports import Ports
@@ -106,6 +106,34 @@ async def test_output_is_appended_to_private_files(ports: Ports, tmp_path: Path)
     assert log.read_text() == "one\ntwo\n"
     assert (tmp_path / "err").read_text() == "one!\ntwo!\n"
     assert stat.S_IMODE(log.stat().st_mode) == 0o600
+
+
+async def test_stdin_is_a_file_that_can_only_be_read_where_one_is_named(ports: Ports, tmp_path: Path):
+    given = tmp_path / "given"
+    given.write_text("hello\n")
+    argv = [SH, "-c", "cat; echo more >&0"]
+    for stdin, read in ((given, b"hello\n"), (None, b"")):
+        finished = await ports.processes.run(argv, deadline_s=30, env=ENV, stdin=stdin)
+        assert finished.stdout == read
+        assert b"rror" in finished.stderr
+    assert given.read_text() == "hello\n"
+
+
+@pytest.mark.parametrize(
+    ("make", "code"),
+    [
+        (lambda path: path.symlink_to("/dev/null"), errno.ELOOP),
+        (os.mkfifo, errno.EINVAL),
+        (lambda path: path.mkdir(), errno.EINVAL),
+        (lambda _path: None, errno.ENOENT),
+    ],
+    ids=["symlink", "fifo", "directory", "absent"],
+)
+async def test_no_other_kind_of_file_is_a_stdin(ports: Ports, tmp_path: Path, make: Callable[[Path], None], code: int):
+    make(tmp_path / "given")
+    with pytest.raises(OSError, match="given") as failed:
+        await ports.processes.run([SH, "-c", "cat"], deadline_s=30, env=ENV, stdin=tmp_path / "given")
+    assert failed.value.errno == code
 
 
 async def test_a_file_cut_by_somebody_is_appended_to_at_its_new_end(ports: Ports, tmp_path: Path):

@@ -5,6 +5,7 @@ import subprocess
 
 import pytest
 
+from tests.needs import Tool, need
 from tests.real.onlookers import pids_below
 from tests.real.process import ENVIRONMENT, GREENROOM, SOON_S, wait_until
 
@@ -31,7 +32,55 @@ def left(scratch):
     return [*map(str, scratch.iterdir()), *map(str, pids_below(scratch))]
 
 
-@pytest.mark.parametrize("told", ["Creating", "Running", "Suspending", "Restoring"])
+def played(scratch, *prefix):
+    """The exit code, and the lines that were told, of one that comes to its end."""
+    with began(scratch, *prefix, stdout=subprocess.PIPE) as demo:
+        try:
+            out, err = demo.communicate(timeout=SOON_S)
+        finally:
+            demo.kill()
+    assert (demo.returncode, err) == (0, "")
+    return out.splitlines()
+
+
+@pytest.mark.parametrize(
+    "prefix",
+    [
+        pytest.param((), id="with its NVML"),
+        pytest.param(("env", "PATH=/nowhere"), id="without a compiler", marks=pytest.mark.long),
+    ],
+)
+def test_each_container_sees_its_own_gpus_and_after_the_resume_knows_which_it_had(scratch, prefix):
+    need(Tool.MKNOD)
+    lines = played(scratch, *prefix)
+    rows = [line.split() for line in lines if line.startswith(("  trainer ", "  eval ", "  logger "))]
+    control = ["nvidia-uvm", "nvidia-uvm-tools"]
+    trainer, evaluator = (["1", *control, node, "nvidiactl", "void", "0:"] for node in ("nvidia2", "nvidia3"))
+    assert rows == [
+        ["trainer", *trainer, "nvidia2"],
+        ["eval", *evaluator, "nvidia3"],
+        ["logger", "0", "-", "-", "-"],
+        ["trainer", *trainer, "nvidia3,", "was", "nvidia2"],
+        ["eval", *evaluator, "nvidia5,", "was", "nvidia3"],
+        ["logger", "0", "-", "-", "-"],
+    ]
+    assert lines[-1].startswith("proven: each container saw exactly the GPUs that it claims")
+    assert left(scratch) == []
+
+
+def test_where_no_device_nodes_can_be_made_one_line_says_so_and_the_rest_is_played(scratch):
+    need(Tool.SETPRIV)
+    lines = played(scratch, "setpriv", "--bounding-set=-mknod", "--inh-caps=-mknod")
+    proven, empty, last = lines[-3:]
+    assert proven.startswith("proven: three containers in one gVisor sandbox")
+    assert empty == ""
+    assert last.startswith("without GPUs, as no mock GPU node can be made here: device nodes are made by root")
+    assert left(scratch) == []
+
+
+@pytest.mark.parametrize(
+    "told", ["Creating", "Running", "Suspending", "Restoring", pytest.param("Injecting", marks=pytest.mark.long)]
+)
 def test_a_demo_in_the_background_that_is_asked_to_end_undoes_everything(scratch, tmp_path, told):
     out = tmp_path / "out"
     with out.open("w") as stdout, began(scratch, *IN_BACKGROUND, stdout=stdout) as demo:
@@ -43,6 +92,22 @@ def test_a_demo_in_the_background_that_is_asked_to_end_undoes_everything(scratch
         finally:
             demo.kill()
     assert (demo.returncode, err.strip()) == (130, "")
+    assert left(scratch) == []
+
+
+def test_one_that_is_asked_to_end_while_its_gpu_node_is_made_undoes_that_too(scratch, tmp_path):
+    need(Tool.MKNOD)
+    compiler, marker = tmp_path / "cc", tmp_path / "began"
+    compiler.write_text(f"#!/bin/sh\n: > {marker}\nexec /bin/sleep 1000\n")
+    compiler.chmod(0o755)
+    with began(scratch, "env", f"PATH={tmp_path}", stdout=subprocess.PIPE) as demo:
+        try:
+            wait_until(marker.exists)
+            demo.send_signal(signal.SIGTERM)
+            out, err = demo.communicate(timeout=SOON_S)
+        finally:
+            demo.kill()
+    assert (demo.returncode, out, err.strip()) == (130, "", "")
     assert left(scratch) == []
 
 

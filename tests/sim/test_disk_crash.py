@@ -244,6 +244,39 @@ def test_a_replacement_without_its_sync_would_be_torn():
     assert {found["it"] for found in distinct(make)} == {b"", b"n", b"ne", b"new"}
 
 
+@pytest.mark.parametrize("point", ["made", "linked", "synced", "renamed", "directory synced"])
+def test_links_that_are_cut_off_anywhere_are_there_as_a_whole_or_not_at_all(point: str):
+    """By a kill and a power failure at once, with every choice there is; and after it they can be made."""
+    links = {"liba.so": "/lib/liba.so.1", "libb.so": "/lib/libb.so.1"}
+    whole = {"lib": None, **{f"lib/{name}": target for name, target in links.items()}}
+
+    def make() -> SimDisk:
+        disk = new_disk()
+
+        async def work(files: SimFiles) -> None:
+            async def at(reached: str) -> None:
+                if reached == f"make_links: {point}":
+                    files.fence()
+                    scope.cancel()
+
+            files.at = at
+            with anyio.CancelScope() as scope:
+                await files.make_links(ROOT / "lib", links)
+
+        run(work, disk)
+        return disk
+
+    found = [{name: each for name, each in outcome.items() if name[0] != "."} for outcome in distinct(make)]
+    expected = {"renamed": [{}, whole], "directory synced": [whole]}.get(point, [{}])
+    assert all(each in found for each in expected)
+    assert all(each in expected for each in found)
+
+    disk = make()
+    disk.lose_power(random.Random(1).randrange)
+    run(lambda files: files.make_links(ROOT / "lib", links), disk)
+    assert whole.items() <= scenery.snapshot(disk, ROOT).items()
+
+
 def test_a_root_that_was_made_is_durable():
     def make() -> SimDisk:
         disk = new_disk()

@@ -3,7 +3,7 @@
 import pytest
 import trio
 
-from actors.ports import DeadlineExceededError, Files, Net, Processes, Signals, Wall, Watch
+from actors.ports import DeadlineExceededError, Files, GpuMonitor, Net, Processes, Signals, Wall, Watch
 from sim.documents import actor, container, counter, idler
 from sim.engine import run
 from sim.faults import (
@@ -251,6 +251,7 @@ def test_a_write_that_only_says_so_is_a_lie_without_effect():
 
 def test_every_lie_is_about_a_method_that_is_there():
     ports = {"files": Files, "processes": Processes, "watch": Watch, "net": Net, "signals": Signals, "wall": Wall}
+    ports["gpus"] = GpuMonitor
     beside = {("processes", "wait"), ("processes", "signal"), ("watch", "next")}
     assert [name for name in LIES if name not in beside and not hasattr(ports[name[0]], name[1])] == []
 

@@ -52,11 +52,13 @@ def test_the_simulated_port_has_all_methods_of_the_real_one():
     assert methods(SimFiles) == methods(HostFiles) | {"fence"}
 
 
+LINKS: Final = {"liba.so.1": "/lib/liba.so.1.2", "libb.so.1": "/lib/libb.so.1.2"}
 EXPECTED: Final = {
     "replace": ["created", "written", "synced", "renamed", "directory synced"],
     "append": ["opened", "written", "directory synced"],
     "append_durably": ["opened", "written", "synced", "directory synced"],
     "make_directory": ["made", "synced", "made", "synced"],
+    "make_links": ["made", "linked", "synced", "renamed", "directory synced"],
     "remove_tree": ["removed", "removed"],
     "lock": ["opened", "locked"],
 }
@@ -70,12 +72,14 @@ async def test_the_parts_of_an_operation_are_told_in_their_order(disk: SimDisk, 
         reached.append(point)
 
     files = new_files(disk, at)
-    arguments = [b"1"] if call in {"replace", "append", "append_durably"} else []
+    arguments: list[Any] = [b"1"] if call in {"replace", "append", "append_durably"} else []
     path = ROOT / "t"
     if call == "remove_tree":
         scenery.put_file(disk, path / "file")
     elif call == "make_directory":
         path /= "below"
+    elif call == "make_links":
+        arguments = [LINKS]
     await getattr(files, call)(path, *arguments)
     assert reached == [f"{call}: {point}" for point in EXPECTED[call]]
 
@@ -91,6 +95,18 @@ async def test_an_error_between_two_parts_is_cleaned_up_after(disk: SimDisk, any
         await new_files(disk, at).replace(ROOT / "it", b"new")
     assert (caught.value.errno, caught.value.filename) == (errno.EIO, str(ROOT / "it"))
     assert scenery.snapshot(disk, ROOT) == {"it": b"old"}
+
+
+@pytest.mark.parametrize("point", ["made", "linked", "synced"])
+async def test_links_that_cannot_be_finished_are_cleaned_up_after(disk: SimDisk, anyio_backend: str, point: str):
+    async def at(reached: str) -> None:
+        if reached == f"make_links: {point}":
+            raise OSError(errno.EIO, "broken")
+
+    with pytest.raises(OSError) as caught:
+        await new_files(disk, at).make_links(ROOT / "lib", LINKS)
+    assert (caught.value.errno, caught.value.filename) == (errno.EIO, str(ROOT / "lib"))
+    assert scenery.snapshot(disk, ROOT) == {}
 
 
 @pytest.mark.parametrize("operation", [Operation.CREATE, Operation.WRITE, Operation.SYNC, Operation.RENAME])

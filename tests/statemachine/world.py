@@ -285,10 +285,15 @@ class Lives(RuleBasedStateMachine):
         self.world.finish(parts=parts)
         self.feed(e.StepFailed(problem=self.trouble("failure"), sandbox=fate))
 
-    @precondition(lambda self: isinstance(self.world.running, c.RestoreSandbox | c.SaveSnapshot))
+    @precondition(
+        lambda self: (
+            isinstance(self.world.running, c.RestoreSandbox | c.SaveSnapshot)
+            or (isinstance(self.world.running, c.InjectEdits) and self.actor.origin is not None)
+        )
+    )
     @rule()
     def step_refuses(self) -> None:
-        kind = e.RestoreRefused if isinstance(self.world.running, c.RestoreSandbox) else e.SuspendRefused
+        kind = e.SuspendRefused if isinstance(self.world.running, c.SaveSnapshot) else e.RestoreRefused
         self.world.finish(parts=0)
         self.feed(kind(problem=self.trouble("refusal")))
 

@@ -3,12 +3,10 @@
 import json
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import cast
 
 import anyio
 
 from actors.layout import StateDir
-from actors.steps.stage import Runtime
 from statemachine.actor import OnDrain
 from statemachine.problem import ProblemError
 from statemachine.states import State
@@ -18,8 +16,10 @@ from supervisor.worker import Worker
 from tests.actors.assignments import BASE, document
 from tests.actors.memory_files import DIRECTORY
 from tests.fakes.files import FakeFiles
+from tests.fakes.nvml import FakeKeeper, FakeNvml, desk_on
 from tests.fakes.performer import FakePerformer
 from tests.fakes.ports import FakePorts
+from tests.fakes.sandbox import RUNTIME
 from tests.supervisor.lives import BOUND_S
 
 STATE = StateDir(Path("/state"))
@@ -35,13 +35,15 @@ class Stand:
     def __init__(self, scope, ports=None, state=STATE, **settings):
         self.ports, self.state = ports or FakePorts(), state
         self.files, self.wall = self.ports.files, self.ports.wall
+        self.nvml, self.keeper = FakeNvml(), FakeKeeper()
         self.performers, self.prepare = {}, {}
         paths = {"state_dir": state.root, "run_dir": Path("/run"), "assignments": None, "runsc": Path("/runsc")}
         self.worker = Worker(
             ports=self.ports.as_ports,
             settings=Settings(**{**paths, "max_actors": 1000, "on_drain": OnDrain.STOP, **settings}),
             state_dir=state,
-            runtime=cast("Runtime", None),
+            runtime=RUNTIME,
+            gpus=desk_on(self.files, self.nvml, self.keeper),
             scope=scope,
             performer_for=self._performer,
         )

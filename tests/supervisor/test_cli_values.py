@@ -5,7 +5,7 @@ import os
 import pytest
 
 import greenroom
-from supervisor.cli.run import PLACE
+from supervisor.cli.places import PLACE
 
 
 @pytest.mark.parametrize("value", ["nan", "inf", "-1", "1e300", "86401", "", "soon"])

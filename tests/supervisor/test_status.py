@@ -10,7 +10,6 @@ from statemachine.problem import ProblemError
 from statemachine.reasons import Reason
 from statemachine.states import State
 from supervisor.log_reading import PIECE_BYTES, read_log
-from supervisor.status import actor_status
 from tests.fakes.performer import failing
 from tests.supervisor.lives import TWO, an_assignment
 from tests.supervisor.stands import STATE, a_stand
@@ -23,7 +22,7 @@ A1 = STATE.actor("a1")
 async def test_the_status_of_an_actor_has_the_shape_that_the_design_gives():
     async with a_stand() as stand:
         await stand.running()
-        status = actor_status(stand.life())
+        status = stand.worker.status_of(stand.life())
         assert status == {
             "uid": "a1", "name": "", "namespace": "", "generation": 1, "desiredState": "Running", "state": "Running",
             "since": "1970-01-12T13:46:40.000Z", "error": None, "lastGoodSnapshot": None,
@@ -37,7 +36,7 @@ async def test_an_error_in_the_status_has_every_field():
         stand.prepare["a1"] = lambda performer: performer.answers.update({c.CreateSandbox: failing()})
         await stand.submit()
         await stand.until(State.FAILED)
-        error = actor_status(stand.life())["error"]
+        error = stand.worker.status_of(stand.life())["error"]
         assert set(error) == {"step", "reason", "subject", "message", "hint", "detail"}
         assert error["hint"]
 

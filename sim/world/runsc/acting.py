@@ -14,6 +14,7 @@ from .words import VERBS, UsageError
 _FILE_MODE: Final = 0o644
 _KINDS: Final = {CHECKPOINT: "state", PAGES_META: "pages metadata", PAGES: "pages"}
 _WHAT_A_COMMAND_NEEDS: Final = 2
+_ELF: Final = b"\x7fELF"
 _PANIC: Final = b"panic: invalid state transition: created => paused\n\ngoroutine 1 [running]:\n"
 
 
@@ -97,6 +98,9 @@ def execute(command: Command) -> Steps[Completion]:
     failing = "executing processes for container"
     command.require(found, f"{failing}: cannot execute in", CREATED, RUNNING)
     user = command.words.options.get("user", "0").partition(":")[0]
+    is_confined = "exec-fd" in command.words.options
+    if is_confined and not command.invocation.stdin.startswith(_ELF):
+        raise RunscError(f"{failing}: exec format error")
     (pid,) = yield from command.ask_with(
         found,
         "ExecuteAsync",
@@ -104,6 +108,7 @@ def execute(command: Command) -> Steps[Completion]:
         command.stdio,
         argv=argv,
         user=int(user),
+        is_confined=is_confined,
     )
     for option in ("pid-file", "internal-pid-file"):
         if option in command.words.options:

@@ -28,6 +28,7 @@ _SUBCOMMANDS: Final[Mapping[str, Callable[[Command], Steps[Completion]]]] = Mapp
         "exec": acting.execute,
         "kill": ending.kill,
         "list": looking.list_containers,
+        "nvproxy": looking.nvproxy,
         "pause": acting.pause,
         "ps": looking.processes,
         "restore": creating.restore,

@@ -60,6 +60,7 @@ class Command:
             "overlay2": self.overlay2,
             "network": flags.get("network", "sandbox"),
             "platform": flags.get("platform", "systrap"),
+            "oci-seccomp": flags.get("oci-seccomp", "false"),
         }
 
     def names(self) -> tuple[str, ...]:

@@ -29,6 +29,7 @@ class Process:
         pid: inside the sandbox.
         parent: likewise; 0 for what runsc started.
         is_foreign: an exec or something below it, whose stdio no restore can give back.
+        refused: kinds of nodes that it cannot make (`seccomp.MODES`); its children inherit that.
     """
 
     pid: int
@@ -37,6 +38,7 @@ class Process:
     stdout: Handle
     stderr: Handle
     is_foreign: bool = False
+    refused: frozenset[str] = frozenset()
 
 
 @attrs.define(kw_only=True)
@@ -56,6 +58,7 @@ class Contained:
         processes: by pid; the first is the container's own.
         statuses: of commands executed in it that have ended, by pid.
         files: paths that only it sees.
+        devices: nodes in its /dev, if they come from an image; else they are those of the spec.
         signals: pid and number of what came while the sandbox was frozen.
         written, forked: what the step being executed wrote and started, for the sandbox to perform.
     """
@@ -73,6 +76,7 @@ class Contained:
     processes: dict[int, Process] = attrs.field(factory=dict)
     statuses: dict[int, int] = attrs.field(factory=dict)
     files: set[str] = attrs.field(factory=set)
+    devices: set[str] | None = None
     signals: list[tuple[int, int]] = attrs.field(factory=list)
     written: list[tuple[Handle, bytes]] = attrs.field(factory=list)
     forked: list[tuple[Process, Program, float]] = attrs.field(factory=list)
@@ -140,13 +144,30 @@ class Contained:
         """Make a file."""
         self.files.add(path)
 
+    def make_node(self, path: str, kind: str) -> bool:
+        """Make a node, unless a filter refuses; measured: no capability is asked for."""
+        if kind in self._executed().refused:
+            return False
+        self.files.add(path)
+        return True
+
     def remove_file(self, path: str) -> None:
         """Remove a file."""
         self.files.discard(path)
 
     def has_file(self, path: str) -> bool:
-        """Whether a file is there."""
-        return path in self.files
+        """Whether a file is there; devices of the spec are, and others of the machine are not."""
+        return path in self.files or path in self._devices()
+
+    def cannot_open(self, path: str) -> str:
+        """Why a device cannot be opened: behind no node is anything here."""
+        return "No such device or address" if self.has_file(path) else "No such file or directory"
+
+    def _devices(self) -> set[str]:
+        # Measured: /dev is part of the image, and a restore makes no node, whatever its spec has.
+        if self.devices is not None:
+            return self.devices
+        return {each["path"] for each in (self.spec.get("linux") or {}).get("devices") or ()}
 
     def fork(self, program: Program, now_s: float) -> None:
         """Start a child of the process that is executed."""
@@ -168,11 +189,17 @@ class Contained:
         """What its pages hold."""
         return {
             "processes": [
-                {"pid": each.pid, "parent": each.parent, "run": each.run.as_json(now_s)}
+                {
+                    "pid": each.pid,
+                    "parent": each.parent,
+                    "run": each.run.as_json(now_s),
+                    "refused": sorted(each.refused),
+                }
                 for each in self.processes.values()
                 if not each.is_foreign
             ],
             "files": sorted(self.files),
+            "devices": sorted(self._devices()),
             "ballast_bytes": sum(each.run.memory_bytes for each in self.processes.values()),
         }
 

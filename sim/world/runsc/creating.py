@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import posixpath
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import orjson
 
@@ -18,6 +18,9 @@ _NO_DRIVER: Final = (
     "cannot create sandbox: cannot create sandbox process: failed to get Nvidia driver version: "
     "failed to open /dev/nvidiactl: no such file or directory"
 )
+_SECCOMP_ANNOTATION: Final = "dev.gvisor.flag.oci-seccomp"
+_VERSION_FLAG: Final = "nvproxy-driver-version"
+_NVPROXY: Final = "dev.gvisor.internal.nvproxy"
 _EMPTY_MOUNTS: Final = "error unmarshaling mounts: unexpected end of JSON input\nJSON bytes:\n"
 
 
@@ -140,6 +143,10 @@ def _read_spec(command: Command, bundle: str) -> dict[str, Any]:
         raise RunscError(f'reading spec: error unmarshaling spec from file "{path}": {error}') from None
     if not isinstance(spec, dict) or not spec.get("process") or not (spec.get("root") or {}).get("path"):
         raise RunscError("reading spec: Spec.Process must be defined")
+    wanted = (spec.get("annotations") or {}).get(_SECCOMP_ANNOTATION, "true")
+    if wanted != "true":
+        how = 'disabling "oci-seccomp" requires flag "allow-flag-override" to be enabled'
+        raise RunscError(f'reading spec: error setting flag oci-seccomp="{wanted}": {how}')
     return spec
 
 
@@ -147,7 +154,7 @@ def _create_sandbox(command: Command, found: State) -> Steps[None]:
     machine = command.machine
     try:
         found.filestore = _make_filestore(command, found)
-        _require_driver(command)
+        _require_driver(command, found)
     except RunscError:
         machine.remove(found.id.path(command.root, "lock"))
         raise
@@ -156,22 +163,46 @@ def _create_sandbox(command: Command, found: State) -> Steps[None]:
     machine.create_socket(socket_path(command.root, found.id.sandbox))
     found.pid = machine.spawn_sandbox(command.root, boot, command.stdio)
     yield Sleep(command.settings.latencies.create_root_s)
-    why = _unusable_mounts(command, found)
-    if why is not None:
-        machine.kill(found.pid)
-        machine.remove(socket_path(command.root, found.id.sandbox))
-        machine.remove(found.id.path(command.root, "lock"))
-        text = "cannot create sandbox: cannot read client sync file: waiting for sandbox to start: EOF"
-        raise RunscError(text, earlier=(why, f"Error reading mounts file: {_EMPTY_MOUNTS}"))
+    unusable, unknown = _unusable_mounts(command, found), _unknown_driver(command, found)
+    if unusable is not None:
+        _give_up(command, found, unusable, f"Error reading mounts file: {_EMPTY_MOUNTS}")
+    if unknown is not None:
+        _give_up(command, found, unknown)
     if not machine.is_running(found.pid):
         raise RunscError("cannot create sandbox: cannot read client sync file: waiting for sandbox to start: EOF")
     machine.let_go(found.pid)
 
 
-def _require_driver(command: Command) -> None:
-    """Measured: with the flag, every sandbox needs the driver, whether or not anything in it has a GPU."""
-    if command.words.flags.get("nvproxy") == "true" and not command.settings.has_nvidia_driver:
+def _give_up(command: Command, found: State, *earlier: str) -> NoReturn:
+    """The sandbox that was to boot has ended; only the log says why."""
+    command.machine.kill(found.pid)
+    command.machine.remove(socket_path(command.root, found.id.sandbox))
+    command.machine.remove(found.id.path(command.root, "lock"))
+    text = "cannot create sandbox: cannot read client sync file: waiting for sandbox to start: EOF"
+    raise RunscError(text, earlier=earlier)
+
+
+def _require_driver(command: Command, found: State) -> None:
+    """Measured: with the flag, or the root's annotation, a sandbox needs the driver, whether it has a GPU or not."""
+    is_named = _VERSION_FLAG in command.words.flags
+    if _passes_calls_on(command, found) and not is_named and not command.settings.has_nvidia_driver:
         raise RunscError(_NO_DRIVER)
+
+
+def _passes_calls_on(command: Command, found: State) -> bool:
+    annotations = found.spec.get("annotations") or {}
+    return command.words.flags.get("nvproxy") == "true" or annotations.get(_NVPROXY) == "true"
+
+
+def _unknown_driver(command: Command, found: State) -> str | None:
+    """Return what a sandbox says that does not know the driver. Measured: its numbers have two digits at least."""
+    known = command.settings.known_drivers
+    driver = command.words.flags.get(_VERSION_FLAG, command.settings.nvidia_driver)
+    if driver in {"", "latest"} or known is None or driver in known or not _passes_calls_on(command, found):
+        return None
+    version = ".".join(f"{int(part):02}" for part in driver.split("."))
+    failing = "creating loader: registering filesystems: registering nvproxy driver"
+    return f"{failing}: unsupported Nvidia driver version: {version}"
 
 
 def _create_sub(command: Command, found: State) -> Steps[None]:

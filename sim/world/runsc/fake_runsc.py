@@ -29,6 +29,7 @@ from sim.world.runsc.settings import Flavour, Latencies, RunscSettings
 
 BOOT: Final = "boot"
 _STDIO: Final = (1, 2)
+_PROGRAM_BYTES_MAX: Final = 1 << 16
 
 
 def wrapper(interpreter: str, folders: Sequence[str], settings: RunscSettings) -> str:
@@ -45,6 +46,8 @@ def wrapper(interpreter: str, folders: Sequence[str], settings: RunscSettings) -
         "latencies": attrs.asdict(settings.latencies),
         "programs": [[list(argv), program.name, program.code] for argv, program in settings.programs.items()],
         "has_nvidia_driver": settings.has_nvidia_driver,
+        "nvidia_driver": settings.nvidia_driver,
+        "known_drivers": settings.known_drivers,
         "state_bytes": settings.state_bytes,
     }
     return (
@@ -75,8 +78,15 @@ def _settings(facts: dict[str, Any]) -> RunscSettings:
         latencies=Latencies(**facts["latencies"]),
         programs={tuple(argv): Program.from_json(code, name=name) for argv, name, code in facts["programs"]},
         has_nvidia_driver=facts["has_nvidia_driver"],
+        nvidia_driver=facts["nvidia_driver"],
+        known_drivers=None if facts["known_drivers"] is None else tuple(facts["known_drivers"]),
         state_bytes=facts["state_bytes"],
     )
+
+
+def _stdin(argv: Sequence[str]) -> bytes:
+    """What is to be executed instead of a file of the container, when that is said."""
+    return os.pread(0, _PROGRAM_BYTES_MAX, 0) if any(word.lstrip("-").startswith("exec-fd") for word in argv) else b""
 
 
 class FakeMachine(OsFiles):
@@ -96,7 +106,8 @@ class FakeMachine(OsFiles):
 
     def perform(self, settings: RunscSettings, argv: Sequence[str]) -> Completion:
         """Give a command what it wishes for until it has what it needs."""
-        steps: Steps[Completion] = call(self, settings, Invocation(argv=argv, stdout=_STDIO[0], stderr=_STDIO[1]))
+        invocation = Invocation(argv=argv, stdin=_stdin(argv), stdout=_STDIO[0], stderr=_STDIO[1])
+        steps: Steps[Completion] = call(self, settings, invocation)
         result: Any = None
         while True:
             try:

@@ -9,6 +9,7 @@ import orjson
 from .command import CREATED, PAUSED, RUNNING, STOPPED, Command, says
 from .machine import Completion, RunscError, Steps
 from .state_files import all_ids
+from .words import VERBS, UsageError
 
 if TYPE_CHECKING:
     from .state_files import State
@@ -54,6 +55,16 @@ def processes(command: Command) -> Steps[Completion]:
     table = form.format("UID", "PID", "PPID", "C", "TTY", "STIME", "TIME", "CMD")
     table += "".join(form.format(0, pid, parent, 0, "?", "00:00", "0s", name) for pid, parent, name in rows)
     return Completion(code=0, stdout=table.encode())
+
+
+def nvproxy(command: Command) -> Steps[Completion]:
+    """Tell which drivers it knows; a runsc that cannot tell has no such command."""
+    known = command.settings.known_drivers
+    if known is None or command.words.arguments != ("list-supported-drivers",):
+        raise UsageError(VERBS["nvproxy"].usage, 128)
+    yield from ()
+    # Measured: in no order, each time in another one.
+    return Completion(code=0, stdout="".join(f"{each}\n" for each in reversed(known)).encode())
 
 
 def events(command: Command) -> Steps[Completion]:

@@ -172,10 +172,12 @@ class Invocation:
 
     Attributes:
         argv: without the executable.
+        stdin: what can be read there.
         stdout, stderr: where its output goes, and that of containers whose stdio is taken from it.
     """
 
     argv: Sequence[str]
+    stdin: bytes = b""
     stdout: Handle = None
     stderr: Handle = None
 

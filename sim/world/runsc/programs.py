@@ -23,6 +23,8 @@ Instruction = tuple[Any, ...]
 ("trap", signal, index)     go on there when that signal comes; index None ignores it
 ("grow", bytes)             hold so much more memory
 ("touch", path) ("remove", path)    a file that only this container sees
+("mknod", path, kind)       a node; `$?` is then 0 or 1
+("cat", path)               say why a device cannot be opened
 ("unless", path, index)     jump when the file is not there
 ("fork", code)              a child that goes on beside
 """
@@ -121,6 +123,7 @@ class Run:
         prompt: whether it leads there at once.
         traps: signal to index; None ignores.
         memory_bytes: what it holds beyond its code.
+        last: `$?`, as far as it is kept.
         status: how it ended, 128 plus a signal's number; None while it runs.
     """
 
@@ -132,6 +135,7 @@ class Run:
     prompt: bool = True
     traps: dict[int, int | None] = attrs.field(factory=dict)
     memory_bytes: int = 0
+    last: int = 0
     status: int | None = None
 
     def next_s(self) -> float:
@@ -161,7 +165,7 @@ class Run:
     ) -> None:
         match instruction:
             case ("write", text, stream):
-                surroundings.write(stream, text.replace("$i", str(self.count)))
+                surroundings.write(stream, text.replace("$i", str(self.count)).replace("$?", str(self.last)))
             case ("set", number):
                 self.count = number
             case ("add", number):
@@ -180,6 +184,10 @@ class Run:
                 self.memory_bytes += size_bytes
             case ("touch", path):
                 surroundings.make_file(path)
+            case ("mknod", path, kind):
+                self.last = 0 if surroundings.make_node(path, kind) else 1
+            case ("cat", path):
+                surroundings.write(2, f"cat: can't open '{path}': {surroundings.cannot_open(path)}\n")
             case ("remove", path):
                 surroundings.remove_file(path)
             case ("unless", path, index):
@@ -213,6 +221,7 @@ class Run:
             "prompt": self.prompt,
             "traps": sorted(self.traps.items()),
             "memory_bytes": self.memory_bytes,
+            "last": self.last,
         }
 
     @classmethod
@@ -232,6 +241,7 @@ class Run:
             prompt=saved["prompt"],
             traps=dict(saved["traps"]),
             memory_bytes=saved["memory_bytes"],
+            last=saved["last"],
         )
 
 
@@ -259,6 +269,14 @@ class Surroundings(Protocol):
 
     def make_file(self, path: str) -> None:
         """Make a file."""
+        ...
+
+    def make_node(self, path: str, kind: str) -> bool:
+        """Make a node of this kind (c, b, p); whether it may."""
+        ...
+
+    def cannot_open(self, path: str) -> str:
+        """Why a device cannot be opened."""
         ...
 
     def remove_file(self, path: str) -> None:

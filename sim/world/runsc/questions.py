@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any, Final
 from . import restoring, saving
 from .contained import CREATED, LIMBO, RUNNING, STOPPED, Contained
 from .machine import CommandFiles, Handle
+from .programs import Program, exits_with
 from .refusals import PanicError, SandboxError
+from .seccomp import refused_kinds
 from .sentry import Question, Sentry, TryAgain
 from .shell import NoSuchCommandError
 
@@ -21,6 +23,9 @@ if TYPE_CHECKING:
     from .settings import RunscSettings
 
 Argument = Mapping[str, Any]
+_CANNOT_EXECUTE: Final = 127
+_NODES: Final = frozenset({"b", "c"})
+"""What Greenroom's program refuses itself."""
 
 
 def boot(settings: RunscSettings, files: CommandFiles, facts: Argument, stdio: Sequence[Handle]) -> Sentry:
@@ -80,7 +85,8 @@ def _start(sentry: Sentry, container: Contained, now_s: float) -> None:
     process = container.spec.get("process") or {}
     user = int((process.get("user") or {}).get("uid", 0))
     program = sentry.program(container, process.get("args") or (), user)
-    sentry.start_process(container, program, now_s, container.stdio)
+    refused = refused_kinds(container.spec, sentry.flags)
+    sentry.start_process(container, program, now_s, container.stdio, refused=refused)
     container.state = RUNNING
 
 
@@ -175,17 +181,41 @@ def wait(sentry: Sentry, argument: Argument, _stdio: Sequence[Handle], _now_s: f
 def execute(sentry: Sentry, argument: Argument, stdio: Sequence[Handle], now_s: float) -> Any:
     """Start a command in a container; in a frozen sandbox it is there and stands still like everything else.
 
-    A command that cannot be started leaks the container's file server, which then outlives the container.
+    A command that cannot be started leaks the container's file server, which then outlives the container. Measured: the
+    container's filter does not count for it.
     """
     container = _started(sentry, argument)
     if container.state == STOPPED:
         raise SandboxError(f'container "{container.id}" not started')
+    if argument.get("is_confined"):
+        program, refused = _confined(sentry, container, argument), _NODES
+    else:
+        program, refused = _executed(sentry, container, argument), frozenset[str]()
+    output = stdio[0], stdio[1]
+    return [sentry.start_process(container, program, now_s, output, is_foreign=True, refused=refused).pid]
+
+
+def _executed(sentry: Sentry, container: Contained, argument: Argument) -> Program:
     try:
-        program = sentry.program(container, argument["argv"], argument["user"])
+        return sentry.program(container, argument["argv"], argument["user"])
     except NoSuchCommandError as error:
         container.leaks_gofer = True
         raise SandboxError(str(error)) from None
-    return [sentry.start_process(container, program, now_s, (stdio[0], stdio[1]), is_foreign=True).pid]
+
+
+def _confined(sentry: Sentry, container: Contained, argument: Argument) -> Program:
+    """What Greenroom's own program becomes, handed over as a descriptor: the first candidate that is there."""
+    words = argument["argv"][1:]
+    at = words.index("")
+    candidates, argv = words[:at], words[at + 1 :]
+    if tuple(argv) in sentry.settings.programs:
+        candidates = argv[:1]
+    for candidate in candidates:
+        try:
+            return sentry.program(container, [candidate, *argv[1:]], argument["user"])
+        except NoSuchCommandError:
+            continue
+    return exits_with(_CANNOT_EXECUTE)
 
 
 def wait_pid(sentry: Sentry, argument: Argument, _stdio: Sequence[Handle], _now_s: float) -> TryAgain:

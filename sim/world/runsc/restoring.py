@@ -175,6 +175,7 @@ def _bring_back(sentry: Sentry, container: Contained, memory: Any, now_s: float)
         sentry.start_process(container, _CRASH, now_s, container.stdio)
         return
     container.files = set(memory["files"])
+    container.devices = set(memory["devices"])
     for each in memory["processes"]:
         container.processes[each["pid"]] = Process(
             pid=each["pid"],
@@ -182,5 +183,7 @@ def _bring_back(sentry: Sentry, container: Contained, memory: Any, now_s: float)
             run=Run.from_json(each["run"], now_s),
             stdout=stdout,
             stderr=stderr,
+            # Measured: what a process had when it was saved counts, whatever spec and flags say now.
+            refused=frozenset(each["refused"]),
         )
         sentry.reserve_pid(each["pid"])

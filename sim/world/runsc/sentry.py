@@ -263,6 +263,7 @@ class Sentry:
         *,
         parent: Process | None = None,
         is_foreign: bool = False,
+        refused: frozenset[str] = frozenset(),
     ) -> Process:
         """Start a process in a container."""
         process = Process(
@@ -272,6 +273,7 @@ class Sentry:
             stdout=stdio[0],
             stderr=stdio[1],
             is_foreign=is_foreign or (parent is not None and parent.is_foreign),
+            refused=refused if parent is None else parent.refused,
         )
         container.processes[process.pid] = process
         return process

@@ -1,9 +1,10 @@
 """The one-liners of `sh -c` that tests and the demo use, read as programs, and which commands there are at all.
 
 Understood are, separated by `;`: `i=0`, `i=$((i+1))`, `echo WORDS [>&2] [> PATH]`, `sleep S`, `exec sleep S`, `exit N`,
-`true`, `kill -SIG $$`, `trap "…" SIG…`, `touch PATH`, `rm PATH`, `dd … bs=1M count=N …`, `COMMAND &`,
-`test -e PATH && …`, `while :; do …; done`, `while ! [ -e PATH ]; do …; done`. What is not understood is refused loudly:
-a program that silently did something else would make a test lie.
+`true`, `kill -SIG $$`, `trap "…" SIG…`, `touch PATH`, `rm PATH`, `dd … bs=1M count=N …`, `COMMAND &`, `echo $?`,
+`mknod PATH KIND … 2>/dev/null`, `cat` of a device that cannot be opened, `test -e PATH && …`, `while :; do …; done`,
+`while ! [ -e PATH ]; do …; done`. What is not understood is refused loudly: a program that silently did something else
+would make a test lie.
 """
 
 from __future__ import annotations
@@ -179,6 +180,10 @@ class _Reader:
                 return [("raise", signal_number(name.removeprefix("-")))]
             case ["touch", path]:
                 return [("touch", path)]
+            case ["mknod", path, kind, *_numbers, "2>/dev/null"] if kind in {"b", "c", "p"}:
+                return [("mknod", path, kind)]
+            case ["cat", path] if path.startswith("/dev/nvidia"):
+                return [("cat", path)]
             case ["rm", path]:
                 return [("remove", path)]
             case ["trap", commands, *names]:
@@ -236,7 +241,7 @@ def _unquoted(word: str) -> str:
 
 def _echoed(words: list[str]) -> str:
     text = " ".join(_unquoted(word) for word in words)
-    if re.search(r"\$(?![in]\b)|`", text):
+    if re.search(r"\$(?![in]\b|\?)|`", text):
         raise NotUnderstoodError(f"echo {text}")
     return re.sub(r"\$n\b", "$i", text) + "\n"
 

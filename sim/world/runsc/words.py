@@ -33,6 +33,7 @@ GLOBAL: Final[Mapping[str, bool]] = MappingProxyType(
         "nvproxy": _BOOL,
         "nvproxy-docker": _BOOL,
         "nvproxy-driver-version": _TEXT,
+        "oci-seccomp": _BOOL,
         "overlay2": _TEXT,
         "platform": _TEXT,
         "root": _TEXT,
@@ -94,6 +95,7 @@ VERBS: Final[Mapping[str, Verb]] = MappingProxyType(
                 "cwd": _TEXT,
                 "detach": _BOOL,
                 "env": _TEXT,
+                "exec-fd": _TEXT,
                 "internal-pid-file": _TEXT,
                 "pid-file": _TEXT,
                 "user": _TEXT,
@@ -106,6 +108,7 @@ VERBS: Final[Mapping[str, Verb]] = MappingProxyType(
         "list": Verb(
             usage="list [flags]\n", flags={"format": _TEXT, "quiet": _BOOL, "sandbox": _BOOL}, arguments=(0, 0)
         ),
+        "nvproxy": Verb(usage="nvproxy list-supported-drivers\n"),
         "pause": Verb(usage="pause <container id> - pause process in instance of container.\n"),
         "ps": Verb(usage="ps <container id> - lists processes running inside container\n", flags={"format": _TEXT}),
         "restore": Verb(
@@ -217,6 +220,10 @@ def _flags(words: Sequence[str], known: Mapping[str, bool]) -> tuple[dict[str, s
     while at < len(words) and words[at].startswith("-") and words[at] != "-":
         word = words[at]
         at += 1
+        long_name, equals, value = word[2:].partition("=")
+        if equals and word.startswith("--") and long_name in known:
+            found[long_name] = value
+            continue
         if word == "--":
             break
         name, equals, value = word[2 if word.startswith("--") else 1 :].partition("=")

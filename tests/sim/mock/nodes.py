@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any, Final
 
 import attrs
+import pytest
 
 import greenroom
-from sim.mock.layout import LIBRARIES, STATE_FILE
+from sim.mock.layout import LIBRARIES, MONITOR, STATE_FILE, TOOLKIT
 from sim.mock.state import NodeState, read_state, write_state
 from tests.needs import Tool, need
 
@@ -39,6 +40,16 @@ class Node:
 
     directory: Path
     fresh: bytes
+
+    @property
+    def toolkit(self) -> Path:
+        """Its nvidia-ctk."""
+        return self.directory / TOOLKIT / "nvidia-ctk"
+
+    @property
+    def monitor(self) -> Path:
+        """Its GPU monitor that needs no NVML."""
+        return self.directory / MONITOR
 
     @property
     def nvml(self) -> Path:
@@ -81,6 +92,18 @@ class Node:
 def make_node(directory: Path, *options: str) -> Node:
     """Make one with the command itself."""
     need(Tool.MKNOD, Tool.COMPILER)
+    return _made(directory, options)
+
+
+def make_node_without_compiler(directory: Path, *options: str) -> Node:
+    """Make one whose NVML answers nothing, with the command itself, where no compiler is found."""
+    need(Tool.MKNOD)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PATH", "/nowhere")
+        return _made(directory, options)
+
+
+def _made(directory: Path, options: tuple[str, ...]) -> Node:
     run = greenroom.run(["mock-node", "--dir", str(directory), *options])
     assert run == 0
     return Node(directory, (directory / STATE_FILE).read_bytes())

@@ -15,6 +15,7 @@ import greenroom
 from sim.mock import making
 from sim.mock.layout import LIBRARIES, OWN_NAMES
 from sim.mock.making import NotPossibleError, choose_uvm_major
+from sim.mock.shared_library import shared_library
 from sim.mock.state import NodeState, StateError, cuda_version, read_state, write_state
 from sim.world.gpus import GIB, ComputeProcess, Health, proc_files, some_gpus
 from sim.world.nvml import Symbol
@@ -115,9 +116,9 @@ def test_made_anew_with_other_things_nothing_of_the_old_is_left(tmp_path, node):
     make_node(node.directory, "--gpus=2", "--driver=570.124.06")
     other = make_node(tmp_path / "other", "--gpus=2", "--driver=570.124.06")
     ours, theirs = everything(node.directory), everything(other.directory)
-    # The path of its directory is compiled into each NVML.
-    name = str(LIBRARIES / "libnvidia-ml.so.570.124.06")
-    assert ours.pop(name) != theirs.pop(name)
+    # The path of its directory is compiled into each NVML, and is written into what serves without one.
+    for name in (str(LIBRARIES / "libnvidia-ml.so.570.124.06"), "toolkit/nvidia-ctk", "monitor"):
+        assert ours.pop(name) != theirs.pop(name)
     assert ours == theirs
 
 
@@ -141,7 +142,7 @@ def test_nothing_outside_its_directory_is_touched_whatever_leads_there(tmp_path,
     directory = tmp_path / "node"
     directory.mkdir()
     (directory / name).symlink_to(outside)
-    need(Tool.MKNOD, Tool.COMPILER)
+    need(Tool.MKNOD)
     before = everything(outside)
     code, err = run(capsys, directory, *FOUR)
     assert (code, err.splitlines()[-1].split(": ")[1]) == (1, "StateUnwritable")
@@ -153,7 +154,6 @@ def test_a_directory_of_somebody_else_is_refused_and_left_alone(tmp_path, capsys
     (tmp_path / "dev").mkdir()
     (tmp_path / "etc").mkdir()
     before = everything(tmp_path)
-    need(Tool.COMPILER)
     code, err = run(capsys, tmp_path, *FOUR)
     assert (code, err.splitlines()[-1]) == (
         1,
@@ -165,7 +165,6 @@ def test_a_directory_of_somebody_else_is_refused_and_left_alone(tmp_path, capsys
 @pytest.mark.parametrize("place", ["missing/node", "file/node", "file"])
 def test_a_place_where_no_directory_can_be_is_a_reason(tmp_path, capsys, place):
     (tmp_path / "file").touch()
-    need(Tool.COMPILER)
     code, err = run(capsys, tmp_path / place, *FOUR)
     assert code == 1
     assert err.splitlines()[-1].startswith("error: StateUnwritable: the mock node cannot be written: ")
@@ -177,7 +176,7 @@ def test_a_place_where_no_directory_can_be_is_a_reason(tmp_path, capsys, place):
 
 @pytest.mark.parametrize("existed", [True, False])
 def test_who_may_make_no_nodes_is_told_so_and_nothing_is_left(tmp_path, existed):
-    need(Tool.SETPRIV, Tool.COMPILER)
+    need(Tool.SETPRIV)
     directory = tmp_path / "node"
     if existed:
         directory.mkdir()
@@ -192,48 +191,58 @@ def test_who_may_make_no_nodes_is_told_so_and_nothing_is_left(tmp_path, existed)
     assert set(everything(tmp_path)) == ({"node"} if existed else set())
 
 
-def test_without_a_compiler_that_is_the_reason(tmp_path, capsys, monkeypatch):
-    monkeypatch.setenv("PATH", str(tmp_path))
-    code, err = run(capsys, tmp_path / "node", *FOUR)
-    assert code == 77
-    assert err.endswith(": its NVML has to be compiled, and there is no C compiler (`cc`) in PATH\n")
-    assert not list(tmp_path.iterdir())
+@pytest.fixture
+def made_with(tmp_path, capsys, monkeypatch):
+    """A node of four, made with this text as the C compiler; what was said last, and how the node looks."""
+    need(Tool.MKNOD)
+
+    def make(compiler: str | None) -> tuple[Path, list[str], dict[str, tuple[str, Any]]]:
+        folder = tmp_path / "bin"
+        folder.mkdir()
+        if compiler is not None:
+            (folder / "cc").write_text(compiler)
+            (folder / "cc").chmod(0o755)
+        monkeypatch.setenv("PATH", str(folder))
+        capsys.readouterr()
+        assert greenroom.run(["mock-node", "--dir", str(tmp_path / "node"), *FOUR]) == 0
+        out, err = capsys.readouterr()
+        assert err == ""
+        return folder / "cc", out.splitlines()[-2:], everything(tmp_path / "node")
+
+    return make
+
+
+WITHOUT = "so neither a monitor without --gpu-monitor nor the real nvidia-ctk works with this node"
+
+
+def test_without_a_compiler_there_is_a_node_whose_nvml_answers_nothing_and_that_is_said(made_with):
+    _, said, found = made_with(None)
+    assert said == [
+        "its NVML answers nothing, as it is not compiled: there is no C compiler (`cc`) in PATH",
+        WITHOUT,
+    ]
+    name = str(LIBRARIES / "libnvidia-ml.so.580.65.06")
+    assert found[name] == ("-rwxr-xr-x", shared_library("libnvidia-ml.so.1", os.uname().machine))
+    assert found[str(LIBRARIES / "libnvidia-ml.so.1")][1] == "libnvidia-ml.so.580.65.06"
 
 
 @pytest.mark.parametrize("was_there", [True, False])
-def test_a_compiler_that_fails_is_quoted_and_what_was_there_stays(tmp_path, capsys, monkeypatch, was_there):
-    need(Tool.MKNOD)
-    directory = tmp_path / "node"
-    if was_there:
-        make_node(directory, *FOUR)
-        capsys.readouterr()
-    before = everything(directory)
-    (tmp_path / "bin").mkdir()
-    cc = tmp_path / "bin" / "cc"
-    cc.write_text("#!/bin/sh\necho 'stdio.h: No such file' >&2\nexit 1\n")
-    cc.chmod(0o755)
-    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
-    code, err = run(capsys, directory, *FOUR)
-    assert (code, err) == (
-        77,
-        f"greenroom mock-node: not possible on this machine: {cc} cannot compile its NVML: stdio.h: No such file\n",
+def test_a_compiler_that_fails_is_quoted_and_all_but_the_nvml_is_as_it_should_be(tmp_path, made_with, was_there):
+    compiled = make_node(tmp_path / ("node" if was_there else "other"), *FOUR)
+    before = everything(compiled.directory)
+    cc, said, found = made_with("#!/bin/sh\necho 'stdio.h: No such file' >&2\nexit 1\n")
+    assert said[0] == f"its NVML answers nothing, as it is not compiled: {cc} cannot compile it: stdio.h: No such file"
+    others = {str(LIBRARIES / "libnvidia-ml.so.580.65.06")} | (
+        set() if was_there else {"toolkit/nvidia-ctk", "monitor"}
     )
-    assert everything(directory) == before
-    assert directory.exists() == was_there
+    assert {name for name, content in found.items() if content != before[name]} == others
+    assert found.keys() == before.keys()
 
 
-def test_a_compiler_that_never_ends_is_ended(tmp_path, capsys, monkeypatch):
-    need(Tool.MKNOD)
-    (tmp_path / "bin").mkdir()
-    cc = tmp_path / "bin" / "cc"
-    cc.write_text("#!/bin/sh\nexec sleep 1000\n")
-    cc.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+def test_a_compiler_that_never_ends_is_ended(made_with, monkeypatch):
     monkeypatch.setattr(making, "_COMPILE_S", 0.1)
-    code, err = run(capsys, tmp_path / "node", *FOUR)
-    assert code == 77
-    assert err.endswith(f"its NVML cannot be compiled: {cc} did not end within 0.1 s\n")
-    assert not (tmp_path / "node").exists()
+    cc, said, _ = made_with("#!/bin/sh\nexec /bin/sleep 1000\n")
+    assert said[0] == f"its NVML answers nothing, as it is not compiled: {cc} did not end within 0.1 s"
 
 
 def test_the_number_of_uvm_is_no_other_drivers_and_a_real_gpu_node_is_refused():

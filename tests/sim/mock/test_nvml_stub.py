@@ -309,6 +309,7 @@ def test_every_function_of_the_simulated_nvml_can_be_spoiled(node):
         Symbol.SHUTDOWN: "nvmlShutdown()",
         Symbol.HANDLE_BY_INDEX: "nvmlDeviceGetHandleByIndex(0)",
         Symbol.PCI: "nvmlDeviceGetPciInfo(nvmlDeviceGetHandleByIndex(0))",
+        Symbol.MIG_INSTANCE: "nvmlDeviceGetMigDeviceHandleByIndex(nvmlDeviceGetHandleByIndex(0), 0)",
     }
     codes = {}
     with node.child("for line in sys.stdin: tell(code(lambda: (nvmlInit(), eval(line))))") as child:

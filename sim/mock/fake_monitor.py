@@ -1,0 +1,81 @@
+"""A GPU monitor that asks no NVML: for a mock node on a machine without a C compiler, where there is none to load.
+
+It speaks the protocol (`actors.gpu.facts`) and looks as the real one does (`supervisor.gpu_monitor`), at the model of
+NVML over the node's state file. `wrapper` is the text of the executable, which takes the real one's arguments.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from actors.ports import DriverPlaces
+from sim.mock.fake_hardware import MockHardware
+from sim.world.nvml import NvmlCrashes, NvmlHangs
+from sim.world.nvml_library import SimLibrary
+from supervisor.gpu_monitor.telling import tell_facts
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+# A state file that is renamed into place tells nobody: who waits looks so often whether there is another one.
+_GLANCE_S: Final = 0.02
+
+
+class MockLibrary(SimLibrary):
+    """The model of NVML over a mock node, with which one can wait."""
+
+    def __init__(self, hardware: MockHardware, places: DriverPlaces) -> None:
+        super().__init__(hardware, places, self._hear)
+        self._hardware = hardware
+        self._has_heard = False
+
+    def wait(self, limit_s: float) -> tuple[str | None, int] | None:
+        """The next XID and the UUID of its GPU; None when the time is over."""
+        until_s = time.monotonic() + limit_s
+        event = self.next_xid()
+        while event is None:
+            left_s = until_s - time.monotonic()
+            if left_s <= 0:
+                return None
+            time.sleep(min(left_s, _GLANCE_S))
+            self._has_heard = False
+            self._hardware.refresh()
+            event = self.next_xid() if self._has_heard else None
+        return event
+
+    def _hear(self) -> None:
+        self._has_heard = True
+
+
+def wrapper(interpreter: str, folders: Sequence[str], directory: Path) -> str:
+    """Return the text of an executable that is this monitor.
+
+    Args:
+        interpreter: a Python.
+        folders: where it finds `sim` and what that needs; it looks at nothing else.
+        directory: the mock node's.
+    """
+    return (
+        f"#!{interpreter} -IS\n"
+        "import sys\n"
+        f"sys.path[:0] = {list(folders)!r}\n"
+        "from sim.mock.fake_monitor import main\n"
+        f"main({str(directory)!r}, *sys.argv[1:])\n"
+    )
+
+
+def main(directory: str, driver_root: str, dev_root: str, proc_root: str, period: str) -> None:
+    """Be the monitor of a mock node until nobody listens, or until NVML makes the process hang or crash."""
+    places = DriverPlaces(dev_root=Path(dev_root), proc_root=Path(proc_root), driver_root=Path(driver_root))
+    try:
+        tell_facts(MockLibrary(MockHardware(Path(directory)), places), float(period))
+    except NvmlCrashes:
+        os.kill(os.getpid(), signal.SIGSEGV)
+        raise
+    except NvmlHangs:
+        while True:
+            signal.pause()

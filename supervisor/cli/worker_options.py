@@ -1,0 +1,175 @@
+"""The settings of a worker that several commands take, each read in one way: `run`, `doctor` and `plan`.
+
+A flag wins over its variable GREENROOM_…, that over the variable that the peers use for the same thing, that over the
+file, that over the default. An empty variable is none. What `doctor` or `plan` is told in this way is what a worker
+would be told that is started beside it.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypedDict
+
+import click
+
+from actors.ports import DriverPlaces
+from actors.runsc.nvproxy import Nvproxy
+from statemachine.wording import file_label
+from supervisor.cli.places import PLACE
+from supervisor.host.surroundings import is_regular, read_small
+from supervisor.settings import CdiSource
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+CONTEXT: Final[dict[str, Any]] = {"auto_envvar_prefix": "GREENROOM"}
+"""The settings of a command's context that let each of its options have a variable."""
+
+DRIVER_ROOT_VARIABLES: Final = ("GREENROOM_DRIVER_ROOT", "ATE_NVIDIA_DRIVER_ROOT")
+TOOLKIT_DIR_VARIABLES: Final = ("GREENROOM_TOOLKIT_DIR", "ATE_NVIDIA_TOOLKIT_HOST_PATH")
+"""In the order in which they win; the second of each is the peers' own."""
+
+NAMES: Final = frozenset(
+    {
+        "state_dir", "run_dir", "assignments", "runsc", "platform", "network", "nvproxy", "dev_root", "proc_root",
+        "driver_root", "toolkit_dir", "cdi_source", "gpu_monitor", "max_actors", "on_drain", "drain_timeout",
+        "backend", "log_format", "log_level",
+    }
+)  # fmt: skip
+"""Every setting of a worker, which a file of settings may have; a test holds it against the options of `run`."""
+
+
+class GpuSettings(TypedDict):
+    """What `gpu_options` say, by the names of `Settings`."""
+
+    places: DriverPlaces
+    toolkit_dir: Path | None
+    cdi_source: CdiSource
+    nvproxy: Nvproxy
+    gpu_monitor: Path | None
+
+
+def _together(options: Iterable[Callable[[Any], Any]]) -> Callable[[Any], Any]:
+    """The options as one decorator; `--help` shows them in this order."""
+    listed = tuple(options)
+
+    def decorate(command: Any) -> Any:
+        for option in reversed(listed):
+            command = option(command)
+        return command
+
+    return decorate
+
+
+def _from_file(ctx: click.Context, _param: click.Parameter, path: Path | None) -> Path | None:
+    """The file's values become defaults; those of settings that this command has no use for are passed over."""
+    if path is None:
+        return None
+    if not is_regular(path):
+        raise click.BadParameter(f"{path} is not a file")
+    try:
+        values = tomllib.loads(read_small(path).decode("utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise click.BadParameter(f"{path} cannot be used: {error}") from error
+    defaults: dict[str, str] = {}
+    for key, value in values.items():
+        name = key.replace("-", "_")
+        if name not in NAMES:
+            raise click.BadParameter(f"{path} has an unknown setting: {file_label(key)}")
+        if isinstance(value, bool) or not isinstance(value, str | int | float):
+            raise click.BadParameter(f"{path}: {key} must be a text or a number")
+        # As text, so that it is read by the same rule as a flag.
+        defaults[name] = str(value)
+    ctx.default_map = defaults
+    return path
+
+
+state_dir_option: Callable[[Any], Any] = click.option(
+    "--state-dir", type=PLACE, default="/var/lib/greenroom", show_default=True, help="What outlives the process."
+)
+run_dir_option: Callable[[Any], Any] = click.option(
+    "--run-dir", type=PLACE, default="/run/greenroom", show_default=True, help="The control socket's directory."
+)
+runsc_option: Callable[[Any], Any] = click.option(
+    "--runsc", type=PLACE, help="runsc  [default: beside the interpreter, then PATH]"
+)
+platform_option: Callable[[Any], Any] = click.option(
+    "--platform",
+    type=click.Choice(["systrap", "ptrace", "kvm"]),
+    default="systrap",
+    show_default=True,
+    help="gVisor's platform.",
+)
+config_option: Callable[[Any], Any] = click.option(
+    "--config",
+    type=click.Path(path_type=Path),
+    callback=_from_file,
+    is_eager=True,
+    expose_value=False,
+    help="TOML file with any settings of a worker.",
+)
+gpu_options: Callable[[Any], Any] = _together(
+    (
+        click.option(
+            "--dev-root",
+            type=PLACE,
+            default="/",
+            show_default=True,
+            help="The directory that the /dev with the GPUs' nodes is in.",
+        ),
+        click.option(
+            "--proc-root", type=PLACE, default="/proc", show_default=True, help="What /proc is, with the driver's part."
+        ),
+        click.option(
+            "--driver-root",
+            type=PLACE,
+            default="/",
+            show_default=True,
+            envvar=DRIVER_ROOT_VARIABLES,
+            help="The directory that the driver's libraries and programs are below.",
+        ),
+        click.option(
+            "--toolkit-dir",
+            type=PLACE,
+            envvar=TOOLKIT_DIR_VARIABLES,
+            help="The NVIDIA container toolkit  [default: /usr/local/nvidia/toolkit, /opt/nvidia-toolkit, then PATH]",
+        ),
+        click.option(
+            "--cdi-source",
+            type=click.Choice([str(each) for each in CdiSource]),
+            default=str(CdiSource.POD),
+            show_default=True,
+            help="Who writes the CDI spec: the toolkit, in this pod, or somebody else, on the host.",
+        ),
+        click.option(
+            "--nvproxy",
+            type=click.Choice([str(each) for each in Nvproxy]),
+            default=str(Nvproxy.AUTO),
+            show_default=True,
+            help="Whether gVisor passes calls on to the driver; off is for mock nodes only.",
+        ),
+        click.option(
+            "--gpu-monitor",
+            type=PLACE,
+            help="The program that tells of the GPUs  [default: our own, which asks the driver's NVML]",
+        ),
+    )
+)
+"""Where the driver and the toolkit are, and what is made of them."""
+
+
+def gpu_settings(values: Mapping[str, Any]) -> GpuSettings:
+    """The settings that `gpu_options` were given, out of all values of a command; every path absolute."""
+    toolkit, monitor = values["toolkit_dir"], values["gpu_monitor"]
+    return GpuSettings(
+        places=DriverPlaces(
+            dev_root=values["dev_root"].absolute(),
+            proc_root=values["proc_root"].absolute(),
+            driver_root=values["driver_root"].absolute(),
+        ),
+        toolkit_dir=None if toolkit is None else toolkit.absolute(),
+        cdi_source=CdiSource(values["cdi_source"]),
+        nvproxy=Nvproxy(values["nvproxy"]),
+        gpu_monitor=None if monitor is None else monitor.absolute(),
+    )

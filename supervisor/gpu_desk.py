@@ -1,0 +1,271 @@
+"""The worker's desk for its GPUs: who holds which, and who is told that one is lost.
+
+Admission books; Partitioning turns a booking into a grant; an actor at rest holds none. NVML's word comes from the
+watch, device nodes are looked at anew each time, and the CDI spec comes from its keeper.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+import anyio
+import attrs
+import structlog
+
+from actors.gpu.detection import judge, look_for_nodes, require_nodes
+from actors.gpu.inventory import Inventory
+from actors.gpu.partition import Pool, admit, grant, lost_grants, release
+from actors.gpu.view import SILENT, NvmlAnswers
+from actors.steps.partition import claims_of
+from statemachine.events import GpuLost
+from statemachine.problem import Problem, ProblemError, Step
+from statemachine.reasons import Reason
+from supervisor.gpu_watch import GpuWatch
+from supervisor.spec_keeper import spec_keeper_of
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from actors.assignment import WorkerAssignment
+    from actors.gpu.desk import KeptSpec
+    from actors.gpu.detection import Detected
+    from actors.gpu.partition import Claim, Grant, Loss
+    from actors.gpu.view import View
+    from actors.ports import DriverPlaces, Files, Ports
+    from supervisor.settings import Settings
+
+FIRST_WORD_S: Final = 20.0
+"""How long NVML may take for its first answer; without persistence mode it takes seconds."""
+NEXT_WORD_S: Final = 8.0
+"""How long it may take for one in Partitioning, which has 10 s: the monitor may just have been replaced."""
+
+_log = structlog.get_logger("greenroom.gpus")
+
+
+class Watch(Protocol):
+    """NVML's word, as it comes."""
+
+    @property
+    def view(self) -> View:
+        """What it comes to now."""
+        ...
+
+    async def first_word(self, limit_s: float) -> View:
+        """The view, once anything was said, or when the time is over."""
+        ...
+
+    async def changed(self, since: View | None = None) -> None:
+        """Wait until the view is another one than this."""
+        ...
+
+    async def run(self) -> None:
+        """Listen, until this is cancelled."""
+        ...
+
+
+class Keeper(Protocol):
+    """The CDI spec."""
+
+    def start(self, inventory: Inventory, driver: str) -> None:
+        """Have it made, for whoever will ask."""
+        ...
+
+    async def spec(self, inventory: Inventory, driver: str) -> KeptSpec:
+        """The spec for these GPUs.
+
+        Raises:
+            ProblemError: of the step generate.
+        """
+        ...
+
+    async def run(self) -> None:
+        """Make what is asked for, and look again when something changes, until this is cancelled."""
+        ...
+
+
+class WorkerGpus:
+    """The one desk of a worker; `actors.gpu.desk.GpuDesk` for its actors' steps.
+
+    Attributes:
+        places: where the driver is.
+        pool: who has booked or holds what.
+    """
+
+    def __init__(
+        self, *, files: Files, places: DriverPlaces, watch: Watch, keeper: Keeper, specs: dict[str, str]
+    ) -> None:
+        """`specs` is kept here: the identity of the CDI spec that each actor uses, for whoever removes others."""
+        self.places = places
+        self.pool = Pool()
+        self._files, self._watch, self._keeper = files, watch, keeper
+        self._known = Inventory()
+        self._warned: tuple[str, ...] = ()
+        self._told: set[tuple[str, str]] = set()
+        self._specs = specs
+
+    # ---- what the steps of an actor ask
+
+    async def inventory(self) -> Inventory:
+        """Every GPU of the pod, as it is now."""
+        return (await self._detected()).inventory
+
+    async def spec(self, uid: str) -> KeptSpec:
+        """The worker's CDI spec, which an actor uses until it gives its GPUs back."""
+        try:
+            detected = await self._detected()
+        except ProblemError as error:
+            raise _of_step(error, Step.GENERATE) from error
+        kept = await self._keeper.spec(detected.inventory, detected.driver)
+        self._specs[uid] = kept.identity
+        return kept
+
+    async def _detected(self, limit_s: float = FIRST_WORD_S) -> Detected:
+        seen = await look_for_nodes(self._files, self.places)
+        require_nodes(seen)  # a pod without GPUs has no need of NVML
+        detected = judge(seen, await self._watch.first_word(limit_s))
+        self._known = detected.inventory
+        if detected.warnings != self._warned:
+            self._warned = detected.warnings
+            for warning in detected.warnings:
+                _log.warning("gpus", message=warning)
+        return detected
+
+    async def grant(self, uid: str, claims: Sequence[Claim]) -> tuple[Grant, ...]:
+        """Turn a booking into a grant; who has not booked stands behind all who have."""
+        try:
+            inventory = (await self._detected(NEXT_WORD_S)).inventory
+            self.pool = grant(admit(self.pool, inventory, uid, claims), inventory, uid)
+        except ProblemError as error:
+            raise _of_step(error, Step.PARTITION) from error
+        return self.grants(uid)
+
+    def grants(self, uid: str) -> tuple[Grant, ...]:
+        """What each container of an actor holds."""
+        ticket = self.pool.ticket(uid)
+        return (ticket.grants or ()) if ticket is not None else ()
+
+    def give_back(self, uid: str) -> None:
+        """An actor needs its GPUs no longer."""
+        self.pool = release(self.pool, uid)
+        self._specs.pop(uid, None)
+        self._told = {(actor, gpu) for actor, gpu in self._told if actor != uid}
+
+    # ---- what the worker asks
+
+    async def book(self, assignment: WorkerAssignment) -> bool:
+        """Book what an actor claims; whether there is a booking now that there was not before.
+
+        While NVML does not answer nothing is booked: that is for Detecting to say, of the actor and not of its
+        document.
+
+        Raises:
+            ProblemError: GpuNotDetected, CdiModeRequired, MigUnsupported, InsufficientGpus, which names the holders.
+        """
+        claims = claims_of(assignment)
+        if not any(claim.count for claim in claims) or self.pool.ticket(assignment.uid) is not None:
+            return False
+        try:
+            inventory = await self.inventory()
+        except ProblemError as error:
+            if error.problem.reason is Reason.NVML_UNAVAILABLE:
+                return False
+            raise _of_step(error, Step.ADMISSION) from error
+        if self.pool.ticket(assignment.uid) is not None:
+            return False  # another request for it came first
+        self.pool = admit(self.pool, inventory, assignment.uid, claims)
+        return True
+
+    async def run(self, tell: Callable[[str, GpuLost], Awaitable[None]]) -> None:
+        """Watch the GPUs until this is cancelled.
+
+        Args:
+            tell: tells an actor that a GPU which it holds is lost.
+        """
+        async with anyio.create_task_group() as group:
+            group.start_soon(self._watch.run, name="gpus:watch")
+            group.start_soon(self._keeper.run, name="gpus:spec")
+            group.start_soon(self._look_ahead, name="gpus:first look")
+            while True:
+                view = self._watch.view
+                if isinstance(view, NvmlAnswers):  # that NVML does not answer says nothing of any one GPU
+                    await self._tell_losses(view, tell)
+                await self._watch.changed(view)
+
+    async def _tell_losses(self, view: NvmlAnswers, tell: Callable[[str, GpuLost], Awaitable[None]]) -> None:
+        """Tell each actor of each GPU that it holds and that is lost, once."""
+        for uid, losses in lost_grants(self.pool, view.inventory).items():
+            for loss in losses:
+                if (uid, loss.uuid) not in self._told:
+                    self._told.add((uid, loss.uuid))
+                    _log.warning("gpu_lost", actor=uid, gpu=loss.uuid, path=loss.path, cause=loss.why)
+                    await tell(uid, _lost(uid, loss))
+
+    async def _look_ahead(self) -> None:
+        """From the worker's start on, once NVML answers: have the CDI spec made, so that no actor waits for it."""
+        while True:
+            try:
+                detected = await self._detected()
+            except ProblemError as error:
+                reason = error.problem.reason
+                if reason is not Reason.GPU_NOT_DETECTED:
+                    _log.warning("gpus", reason=str(reason), message=error.problem.message)
+                if reason is not Reason.NVML_UNAVAILABLE:
+                    return
+                await self._watch.changed(self._watch.view)
+            else:
+                self._keeper.start(detected.inventory, detected.driver)
+                return
+
+    # ---- what is shown
+
+    def as_json(self) -> list[dict[str, Any]]:
+        """The `gpus` of the worker's status: what was last known."""
+        view = self._watch.view
+        seen = view.inventory if isinstance(view, NvmlAnswers) else self._known
+        holders = self.pool.holders
+        return [
+            {
+                "minor": gpu.minor,
+                "uuid": gpu.uuid,
+                "path": gpu.path,
+                "pciBusId": gpu.pci_bus_id,
+                "model": gpu.model,
+                "state": "Lost" if gpu.lost is not None else "Held" if gpu.uuid in holders else "Free",
+                "lost": gpu.lost,
+                "holder": attrs.asdict(holders[gpu.uuid]) if gpu.uuid in holders else None,
+            }
+            for gpu in seen.gpus
+        ]
+
+    def problems(self) -> tuple[Problem, ...]:
+        """What keeps the GPUs from being granted, as far as it is known."""
+        view = self._watch.view
+        if view is SILENT or isinstance(view, NvmlAnswers):
+            return ()
+        message = f"NVML does not answer: {view.why}"
+        return (Problem(step=Step.DETECT, reason=Reason.NVML_UNAVAILABLE, subject="nvml", message=message),)
+
+    def held_by(self, uid: str) -> dict[str, tuple[str, ...]]:
+        """The UUIDs of each container of an actor, by ordinal."""
+        return {each.container: each.gpus for each in self.grants(uid)}
+
+
+def desk_of(ports: Ports, settings: Settings) -> WorkerGpus:
+    """The desk of a worker with these settings."""
+    places = settings.places
+    watch = GpuWatch(ports.gpus, places)
+    specs: dict[str, str] = {}
+    keeper = spec_keeper_of(ports, settings, in_use=specs.values)
+    return WorkerGpus(files=ports.files, places=places, watch=watch, keeper=keeper, specs=specs)
+
+
+def _of_step(error: ProblemError, step: Step) -> ProblemError:
+    """The pod is looked at in several steps; what speaks against one of them is that one's."""
+    return ProblemError(*(attrs.evolve(each, step=step) for each in error.problems))
+
+
+def _lost(uid: str, loss: Loss) -> GpuLost:
+    named = loss.uuid if loss.path == loss.uuid else f"{loss.path} ({loss.uuid})"
+    message = f"{named}, which {uid} holds, is lost: {loss.why}"
+    problem = Problem(step=Step.SUPERVISE, reason=Reason.GPU_LOST, subject=loss.path, message=message)
+    return GpuLost(gpu=loss.uuid, problem=problem)

@@ -1,0 +1,42 @@
+"""One question to NVML, for commands: a monitor is started, heard until it has answered, and ended."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import anyio
+
+from actors.gpu.facts import ErrorFact, FactError, InventoryFact, decode_lines
+from actors.gpu.view import SILENT, NvmlFails, after, after_monitor_ended
+
+if TYPE_CHECKING:
+    from actors.gpu.view import View
+    from actors.ports import DriverPlaces, GpuMonitor, Gpus
+
+ANSWER_S: Final = 20.0
+"""Without persistence mode the driver takes seconds to wake up."""
+
+
+async def ask_nvml(gpus: Gpus, places: DriverPlaces, *, deadline_s: float = ANSWER_S) -> View:
+    """What NVML says of the GPUs, or why it says nothing; never raises for it."""
+    try:
+        with anyio.fail_after(deadline_s):
+            async with gpus.monitor(places) as monitor:
+                return await _answer(monitor)
+    except TimeoutError:
+        return NvmlFails(why=f"it did not answer within {deadline_s:g} s")
+    except FactError as error:
+        return after_monitor_ended(SILENT, f"the monitor says what it cannot have said: {error}")
+    except OSError as error:
+        return NvmlFails(why=f"the monitor cannot be started: {error.strerror or error}")
+
+
+async def _answer(monitor: GpuMonitor) -> View:
+    view, rest = SILENT, b""
+    while data := await monitor.receive():
+        facts, rest = decode_lines(rest + data)
+        for fact in facts:
+            view = after(view, fact)
+        if any(isinstance(fact, InventoryFact) or (isinstance(fact, ErrorFact) and fact.gpu is None) for fact in facts):
+            return view
+    return after_monitor_ended(view, "the monitor ended without an answer")
