@@ -1,5 +1,5 @@
 # Greenroom's commands. `make` alone lists them; each first brings .venv up to date, which is quick when it is.
-.PHONY: help setup demo test test-long walk campaign fuzz bench check docs lock clean
+.PHONY: help setup demo test test-long walk campaign fuzz bench gpu-check check docs lock clean
 .DEFAULT_GOAL := help
 
 PYTEST_ARGS ?=
@@ -10,7 +10,7 @@ help:      ## list these commands
 setup:     ## make .venv from requirements.lock, with greenroom, runsc and busybox (AGAIN=1: even if it is up to date)
 	@scripts/setup $(if $(AGAIN),--again)
 
-demo: setup ## the main job: an actor is started, suspended, resumed in a fresh sandbox and stopped; simulated without gVisor
+demo: setup ## the main job: an actor is started, suspended, resumed in a fresh sandbox and stopped; then one with GPUs of a mock node
 	@.venv/bin/greenroom demo --or-simulated
 
 test: setup ## the test suite, without the long tests
@@ -30,6 +30,9 @@ fuzz: setup ## look for inputs that break the CDI library, for ten minutes (FUZZ
 
 bench: setup ## measure what has a bound in seconds, on a machine that does nothing else
 	@.venv/bin/pytest -m bench -s $(PYTEST_ARGS)
+
+gpu-check: setup ## pack the check of a real GPU, and make it where there is one (77: not here, and why)
+	@scripts/gpu-check $(GPU_CHECK_ARGS)
 
 check: setup ## lint, format, types and the import layers
 	@scripts/check

@@ -107,7 +107,7 @@ async def write_bundle(files: Files, directory: Path, config: JsonObject) -> Pat
     Raises:
         OSError: it cannot be written.
     """
-    await files.make_directory(directory)
+    await files.make_directory_for_boot(directory)
     await _write_config(files, directory, config)
     return directory
 
@@ -152,7 +152,7 @@ async def write_cover(files: Files, activation: Path, *, machine: str) -> None:
 
 
 async def _write_config(files: Files, directory: Path, config: JsonObject) -> None:
-    await files.replace(directory / CONFIG_NAME, canonical(config))
+    await files.replace_for_boot(directory / CONFIG_NAME, canonical(config))
 
 
 async def _check_rootfs(files: Files, rootfs: Path, name: str) -> None:

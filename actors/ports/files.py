@@ -51,6 +51,10 @@ class Files(Protocol):
 
     Writing paths are resolved component by component by dirfd: a symlink anywhere below the directory that `rooted`
     names is refused with ELOOP, so that nothing is ever written outside it. Directories are made 0700, files 0600.
+
+    What means nothing once the machine was booted anew is written `for_boot`: whoever reads finds it whole, but nothing
+    is synced, so that after a power cut it may be there, absent, empty or torn, and its directory with it. Programs and
+    readable files of a sandbox are always of that kind. Nothing that has to last goes below a directory made so.
     """
 
     async def read(self, path: Path, *, limit_bytes: int) -> bytes:
@@ -70,8 +74,12 @@ class Files(Protocol):
         """Replace atomically and durably: temporary file beside it, fsync, rename, fsync of the directory."""
         ...
 
+    async def replace_for_boot(self, path: Path, data: bytes) -> None:
+        """Replace atomically, for this boot: temporary file beside it, rename."""
+        ...
+
     async def replace_executable(self, path: Path, data: bytes) -> None:
-        """Replace a program atomically and durably; it and its directory (made when absent) get mode 0755.
+        """Replace a program atomically, for this boot; it and its directory (made when absent) get mode 0755.
 
         The one exception to 0600 and 0700: a sandbox's root runs its program as a user that owns neither. Directories
         above keep 0700, so that nobody else on the host reaches it.
@@ -81,7 +89,7 @@ class Files(Protocol):
     async def replace_readable(self, path: Path, data: bytes) -> None:
         """Replace a file that a container's own user reads: it gets mode 0644, its directory (made when absent) 0755.
 
-        As with a program, directories above keep 0700.
+        As with a program, directories above keep 0700, and it is for this boot.
         """
         ...
 
@@ -109,7 +117,11 @@ class Files(Protocol):
         ...
 
     async def make_directory(self, path: Path) -> None:
-        """Make a directory 0700, with its parents; one that exists is left as it is."""
+        """Make a directory 0700, with its parents, each durably; one that exists is left as it is."""
+        ...
+
+    async def make_directory_for_boot(self, path: Path) -> None:
+        """Make a directory 0700, with its parents, for this boot; one that exists is left as it is."""
         ...
 
     async def list_directory(self, path: Path) -> tuple[str, ...]:

@@ -1,6 +1,7 @@
 """The record of an activation, `sandboxes/<activation>/sandbox.json`: what a later life needs to know what is ours.
 
-Written before the first runsc command, and again whenever a process of it becomes known.
+Written before the first runsc command, and again whenever a process of it becomes known. With the power goes all that it
+tells of, and it may go too.
 """
 
 from __future__ import annotations
@@ -112,10 +113,10 @@ async def write_record(files: Files, directory: Path, record: SandboxRecord, *, 
     path, data = directory / RECORD_NAME, canonical(record.as_json())
     try:
         try:
-            await files.replace(path, data)
+            await files.replace_for_boot(path, data)
         except FileNotFoundError:
-            await files.make_directory(directory)
-            await files.replace(path, data)
+            await files.make_directory_for_boot(directory)
+            await files.replace_for_boot(path, data)
     except OSError as error:
         message = f"{directory} cannot be written: {error.strerror or error}"
         raise ProblemError(

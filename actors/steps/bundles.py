@@ -213,7 +213,7 @@ class _Writing:
     async def _cover(self, name: str, config: JsonObject) -> Cover:
         """Its mount points are made in its rootfs, which is not ours to write to, and which others may share."""
         rootfs, scratch = Path(config["root"]["path"]), self.activation / "covers" / name
-        await self.stage.ports.files.make_directory(scratch)
+        await self.stage.ports.files.make_directory_for_boot(scratch)
         return Cover(program=writer.cover_path(self.activation), rootfs=rootfs, scratch=scratch)
 
 

@@ -16,7 +16,7 @@ from sim.world.errors import kernel_error
 from sim.world.nodes import Directory, Symlink
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Sequence
+    from collections.abc import Callable, Generator, Sequence
     from pathlib import Path
 
     from sim.world.disk import SimDisk
@@ -90,12 +90,24 @@ class SimBeneath:
             PermissionError: it is below no root.
             OSError: ENOTDIR, ELOOP.
         """
+        yield from self._make_each(path, self._make_durably)
+
+    def make_directory_for_boot(self, path: Path) -> Steps:
+        """Make a directory as `make_directory` does, but sync nothing below the root.
+
+        Raises:
+            PermissionError: it is below no root.
+            OSError: ENOTDIR, ELOOP.
+        """
+        yield from self._make_each(path, self._make)
+
+    def _make_each(self, path: Path, make: Callable[[Directory, str], Steps]) -> Steps:
         root, names = self.split(path)
         if not self._is_directory(root):
             yield from self._make_root(root)
         directory = self.disk.find_directory(root)
         for name in names:
-            yield from self._make_durably(directory, name)
+            yield from make(directory, name)
             directory = self.disk.enter(directory, name)
 
     def refuse_symlink(self, directory: Directory, name: str) -> None:
@@ -108,13 +120,17 @@ class SimBeneath:
                 raise kernel_error(errno.ELOOP, name)
 
     def _make_durably(self, directory: Directory, name: str) -> Steps:
+        for made in self._make(directory, name):
+            yield made
+            self.disk.sync(directory)
+            yield "synced"
+
+    def _make(self, directory: Directory, name: str) -> Steps:
         try:
             self.disk.make_directory(directory, name, DIRECTORY_MODE)
         except FileExistsError:
             return
         yield "made"
-        self.disk.sync(directory)
-        yield "synced"
 
     def _make_root(self, root: Path) -> Steps:
         missing = [root]

@@ -39,6 +39,10 @@ class GatedFiles:
         """Replace atomically and durably."""
         await self._gate.cross("files", "replace", str(path), self._inner.replace, path, data)
 
+    async def replace_for_boot(self, path: Path, data: bytes) -> None:
+        """Replace atomically, for this boot."""
+        await self._gate.cross("files", "replace_for_boot", str(path), self._inner.replace_for_boot, path, data)
+
     async def replace_executable(self, path: Path, data: bytes) -> None:
         """Replace a program."""
         await self._gate.cross("files", "replace_executable", str(path), self._inner.replace_executable, path, data)
@@ -66,6 +70,11 @@ class GatedFiles:
     async def make_directory(self, path: Path) -> None:
         """Make a directory with its parents."""
         await self._gate.cross("files", "make_directory", str(path), self._inner.make_directory, path)
+
+    async def make_directory_for_boot(self, path: Path) -> None:
+        """Make a directory with its parents, for this boot."""
+        make = self._inner.make_directory_for_boot
+        await self._gate.cross("files", "make_directory_for_boot", str(path), make, path)
 
     async def list_directory(self, path: Path) -> tuple[str, ...]:
         """Names in a directory."""

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import errno
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from sim.world.errors import kernel_error
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Callable, Generator
     from pathlib import Path
 
     from sim.world.beneath import SimBeneath, Steps
@@ -26,33 +27,24 @@ _NAME_LIMIT_BYTES: Final = 230
 _LOCK_TRIES: Final = 8
 
 
-def replace(beneath: SimBeneath, path: Path, data: bytes, *, mode: int = FILE_MODE, is_watched: bool = True) -> Steps:
+def replace(beneath: SimBeneath, path: Path, data: bytes, *, is_watched: bool = True) -> Steps:
     """Replace a file: a temporary one beside it, content, sync, rename, sync of the directory.
 
     Where nobody is told of the parts, nothing comes between them; then what comes of it can be had at once.
     """
     disk = beneath.disk
     directory, name = beneath.parent(path)
-    if not is_watched and disk.replace(directory, name, data, mode):
+    if not is_watched and disk.replace(directory, name, data, FILE_MODE):
         return
-    beneath.refuse_symlink(directory, name)
-    temporary = temporary_name(disk, name)
-    node = disk.create(directory, temporary, FILE_MODE)
-    try:
-        yield "created"
-        disk.change_mode(node, mode)
-        _write_all(disk, node, data)
-        yield "written"
-        disk.sync(node)
-        yield "synced"
-        disk.rename(directory, temporary, directory, name)
-    except OSError:
-        with suppress(FileNotFoundError):
-            disk.remove(directory, temporary)
-        raise
-    yield "renamed"
+    yield from _renamed_to(beneath, directory, name, data, FILE_MODE, finish=partial(_sync, disk))
     disk.sync(directory)
     yield "directory synced"
+
+
+def replace_for_boot(beneath: SimBeneath, path: Path, data: bytes, *, mode: int = FILE_MODE) -> Steps:
+    """Replace a file without any sync: a temporary one beside it, content, rename."""
+    directory, name = beneath.parent(path)
+    yield from _renamed_to(beneath, directory, name, data, mode)
 
 
 def replace_executable(beneath: SimBeneath, path: Path, data: bytes) -> Steps:
@@ -141,11 +133,48 @@ def temporary_name(disk: SimDisk, name: str) -> str:
 
 
 def _replace_for_everybody(beneath: SimBeneath, path: Path, data: bytes, mode: int) -> Steps:
-    yield from beneath.make_directory(path.parent)
+    yield from beneath.make_directory_for_boot(path.parent)
     directory, _ = beneath.parent(path)
     beneath.disk.change_mode(directory, OPEN_DIRECTORY_MODE)
     yield "opened to everybody"
-    yield from replace(beneath, path, data, mode=mode)
+    yield from replace_for_boot(beneath, path, data, mode=mode)
+
+
+def _no_more(_node: Regular) -> Steps:
+    yield from ()
+
+
+def _sync(disk: SimDisk, node: Regular) -> Steps:
+    disk.sync(node)
+    yield "synced"
+
+
+def _renamed_to(
+    beneath: SimBeneath,
+    directory: Directory,
+    name: str,
+    data: bytes,
+    mode: int,
+    *,
+    finish: Callable[[Regular], Steps] = _no_more,
+) -> Steps:
+    """A temporary file with this content, which is finished and takes the name."""
+    disk = beneath.disk
+    beneath.refuse_symlink(directory, name)
+    temporary = temporary_name(disk, name)
+    node = disk.create(directory, temporary, FILE_MODE)
+    try:
+        yield "created"
+        disk.change_mode(node, mode)
+        _write_all(disk, node, data)
+        yield "written"
+        yield from finish(node)
+        disk.rename(directory, temporary, directory, name)
+    except OSError:
+        with suppress(FileNotFoundError):
+            disk.remove(directory, temporary)
+        raise
+    yield "renamed"
 
 
 def _open_append(disk: SimDisk, directory: Directory, name: str) -> tuple[Regular, bool]:

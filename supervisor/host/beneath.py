@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
 _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
@@ -73,13 +73,25 @@ class Beneath:
             PermissionError: it is below no root.
             OSError: ENOTDIR, ELOOP.
         """
+        self._make_each(path, _make_durably)
+
+    def make_directory_for_boot(self, path: Path) -> None:
+        """Make a directory as `make_directory` does, but sync nothing below the root.
+
+        Raises:
+            PermissionError: it is below no root.
+            OSError: ENOTDIR, ELOOP.
+        """
+        self._make_each(path, _make)
+
+    def _make_each(self, path: Path, make: Callable[[str, int], object]) -> None:
         root, names = self.split(path)
         if not os.path.isdir(root):
             _make_root(root)
         fd = os.open(root, _DIRECTORY)
         try:
             for name in names:
-                _make_durably(name, fd)
+                make(name, fd)
                 below = open_directory(name, fd)
                 os.close(fd)
                 fd = below
@@ -120,11 +132,17 @@ def _walk(root: Path, names: Sequence[str]) -> int:
 
 
 def _make_durably(name: str, directory: int) -> None:
+    if _make(name, directory):
+        os.fsync(directory)
+
+
+def _make(name: str, directory: int) -> bool:
+    """Make a directory; returns whether there was none."""
     try:
         os.mkdir(name, DIRECTORY_MODE, dir_fd=directory)
     except FileExistsError:
-        return
-    os.fsync(directory)
+        return False
+    return True
 
 
 def _make_root(root: Path) -> None:

@@ -59,12 +59,16 @@ class HostFiles:
         """Replace atomically and durably."""
         await self._in_thread(writing.replace, self._beneath, path, data)
 
+    async def replace_for_boot(self, path: Path, data: bytes) -> None:
+        """Replace atomically; nothing is synced."""
+        await self._in_thread(writing.replace_for_boot, self._beneath, path, data)
+
     async def replace_executable(self, path: Path, data: bytes) -> None:
-        """Replace atomically and durably a program: it and the directory that holds it (made when absent) get 0755."""
+        """Replace atomically, for this boot, a program: it and its directory (made when absent) get 0755."""
         await self._in_thread(writing.replace_executable, self._beneath, path, data)
 
     async def replace_readable(self, path: Path, data: bytes) -> None:
-        """Replace atomically and durably a file that everybody may read, in a directory (made when absent) 0755."""
+        """Replace atomically, for this boot, a file that everybody may read, in a directory (made when absent) 0755."""
         await self._in_thread(writing.replace_readable, self._beneath, path, data)
 
     async def make_links(self, path: Path, links: Mapping[str, str]) -> None:
@@ -90,6 +94,10 @@ class HostFiles:
     async def make_directory(self, path: Path) -> None:
         """Make a directory 0700, with its parents, durably; one that exists is left as it is."""
         await self._in_thread(self._beneath.make_directory, path)
+
+    async def make_directory_for_boot(self, path: Path) -> None:
+        """Make a directory 0700, with its parents; nothing is synced, and one that exists is left as it is."""
+        await self._in_thread(self._beneath.make_directory_for_boot, path)
 
     async def list_directory(self, path: Path) -> tuple[str, ...]:
         """Names in a directory, sorted.

@@ -6,12 +6,13 @@ import errno
 import os
 import secrets
 import stat
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
 from supervisor.host.beneath import refuse_symlink
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from supervisor.host.beneath import Beneath
@@ -26,30 +27,21 @@ _WRITE: Final = os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 _NAME_LIMIT_BYTES: Final = 230
 
 
-def replace(beneath: Beneath, path: Path, data: bytes, *, mode: int = FILE_MODE) -> None:
+def replace(beneath: Beneath, path: Path, data: bytes) -> None:
     """Replace a file so that a reader, and whoever comes after a crash, finds all of the old content or of the new.
-
-    The temporary name begins with a dot, which watchers of our directories leave alone, and is removed on any failure.
 
     Source: rename(2), fsync(2): the entry of a new file is only durable when its directory has been synced.
     """
     with beneath.parent(path) as (directory, name):
-        refuse_symlink(name, directory)
-        temporary = temporary_name(name)
-        fd = os.open(temporary, _WRITE | os.O_CREAT | os.O_EXCL, FILE_MODE, dir_fd=directory)
-        try:
-            try:
-                os.fchmod(fd, mode)  # whatever the umask
-                _write_all(fd, data)
-                os.fsync(fd)
-            finally:
-                os.close(fd)
-            os.rename(temporary, name, src_dir_fd=directory, dst_dir_fd=directory)
-        except BaseException:
-            with suppress(FileNotFoundError):
-                os.unlink(temporary, dir_fd=directory)
-            raise
+        with _renamed_to(name, directory, data, FILE_MODE) as fd:
+            os.fsync(fd)
         os.fsync(directory)
+
+
+def replace_for_boot(beneath: Beneath, path: Path, data: bytes, *, mode: int = FILE_MODE) -> None:
+    """Replace a file so that a reader finds all of the old content or of the new, unless the power was cut."""
+    with beneath.parent(path) as (directory, name), _renamed_to(name, directory, data, mode):
+        pass
 
 
 def replace_executable(beneath: Beneath, path: Path, data: bytes) -> None:
@@ -135,10 +127,33 @@ def temporary_name(name: str) -> str:
 
 
 def _replace_for_everybody(beneath: Beneath, path: Path, data: bytes, mode: int) -> None:
-    beneath.make_directory(path.parent)
+    beneath.make_directory_for_boot(path.parent)
     with beneath.parent(path) as (directory, _):
         os.fchmod(directory, OPEN_DIRECTORY_MODE)
-    replace(beneath, path, data, mode=mode)
+    replace_for_boot(beneath, path, data, mode=mode)
+
+
+@contextmanager
+def _renamed_to(name: str, directory: int, data: bytes, mode: int) -> Iterator[int]:
+    """A temporary file with this content, open, that in the end takes the name.
+
+    The temporary name begins with a dot, which watchers of our directories leave alone, and is removed on any failure.
+    """
+    refuse_symlink(name, directory)
+    temporary = temporary_name(name)
+    fd = os.open(temporary, _WRITE | os.O_CREAT | os.O_EXCL, FILE_MODE, dir_fd=directory)
+    try:
+        try:
+            os.fchmod(fd, mode)  # whatever the umask
+            _write_all(fd, data)
+            yield fd
+        finally:
+            os.close(fd)
+        os.rename(temporary, name, src_dir_fd=directory, dst_dir_fd=directory)
+    except BaseException:
+        with suppress(FileNotFoundError):
+            os.unlink(temporary, dir_fd=directory)
+        raise
 
 
 def _open_append(name: str, directory: int) -> tuple[int, bool]:

@@ -56,6 +56,9 @@ class MemoryFiles(Double):  # type: ignore[misc]
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
         self.content[path] = data
 
+    async def replace_for_boot(self, path, data):
+        await self.replace(path, data)
+
     async def replace_executable(self, path, data):
         await self.make_directory(path.parent)
         await self.replace(path, data)
@@ -89,6 +92,9 @@ class MemoryFiles(Double):  # type: ignore[misc]
         self._check("make_directory", path)
         for directory in (path, *path.parents):
             self.content.setdefault(directory, DIRECTORY)
+
+    async def make_directory_for_boot(self, path):
+        await self.make_directory(path)
 
     async def list_directory(self, path):
         self._check("list_directory", path)
