@@ -20,10 +20,10 @@ from .inventory import Inventory
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-FATAL_XIDS: Final = frozenset({48, 62, 64, 79, 95, 109, 119, 120})
-"""XIDs after which the GPU itself is of no use until it is reset: uncorrected memory errors (48, 64, 95), a halted
-controller (62), off the bus (79), a context switch that never ends (109), a dead GSP (119, 120). All others are an
-application's own, or not known: they are told, and the GPU stays."""
+FATAL_XIDS: Final = frozenset({46, 48, 62, 64, 79, 95, 109, 119, 120})
+"""XIDs after which the GPU itself is of no use until it is reset: it has stopped processing (46), uncorrected memory
+errors (48, 64, 95), a halted controller (62), off the bus (79), a context switch that never ends (109), a dead GSP
+(119, 120). All others are an application's own, or not known: they are told, and the GPU stays."""
 _LOSING_ERRORS: Final = frozenset({"NVML_ERROR_GPU_IS_LOST", "NVML_ERROR_RESET_REQUIRED", "NVML_ERROR_UNKNOWN"})
 
 

@@ -1,7 +1,7 @@
 """The record of an activation, `sandboxes/<activation>/sandbox.json`: what a later life needs to know what is ours.
 
-Written before the first runsc command, and again whenever a process of it becomes known. With the power goes all that it
-tells of, and it may go too.
+Written before the first runsc command, and again whenever a process of it becomes known; for this boot only, with which
+everything ends that it tells of.
 """
 
 from __future__ import annotations

@@ -27,13 +27,13 @@ _WRITE: Final = os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 _NAME_LIMIT_BYTES: Final = 230
 
 
-def replace(beneath: Beneath, path: Path, data: bytes) -> None:
+def replace(beneath: Beneath, path: Path, data: bytes, *, mode: int = FILE_MODE) -> None:
     """Replace a file so that a reader, and whoever comes after a crash, finds all of the old content or of the new.
 
     Source: rename(2), fsync(2): the entry of a new file is only durable when its directory has been synced.
     """
     with beneath.parent(path) as (directory, name):
-        with _renamed_to(name, directory, data, FILE_MODE) as fd:
+        with _renamed_to(name, directory, data, mode) as fd:
             os.fsync(fd)
         os.fsync(directory)
 
