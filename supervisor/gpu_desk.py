@@ -98,7 +98,7 @@ class WorkerGpus:
         self.places = places
         self.pool = Pool()
         self._files, self._watch, self._keeper = files, watch, keeper
-        self._known = Inventory()
+        self._known: Inventory | None = None
         self._warned: tuple[str, ...] = ()
         self._told: set[tuple[str, str]] = set()
         self._specs = specs
@@ -219,10 +219,11 @@ class WorkerGpus:
     # ---- what is shown
 
     def as_json(self) -> list[dict[str, Any]]:
-        """The `gpus` of the worker's status: what was last known."""
-        view = self._watch.view
-        seen = view.inventory if isinstance(view, NvmlAnswers) else self._known
-        holders = self.pool.holders
+        """The `gpus` of the worker's status: what NVML says now of those whose nodes were found at the last look."""
+        view, holders = self._watch.view, self.pool.holders
+        known = self._known or Inventory()
+        seen = view.inventory if isinstance(view, NvmlAnswers) else known
+        found = {gpu.uuid for gpu in (seen if self._known is None else known).gpus} | set(holders)
         return [
             {
                 "minor": gpu.minor,
@@ -235,6 +236,7 @@ class WorkerGpus:
                 "holder": attrs.asdict(holders[gpu.uuid]) if gpu.uuid in holders else None,
             }
             for gpu in seen.gpus
+            if gpu.uuid in found
         ]
 
     def problems(self) -> tuple[Problem, ...]:

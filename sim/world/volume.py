@@ -15,7 +15,8 @@ Source: fsync(2), rename(2) of man-pages 6.9; Documentation/filesystems/ext4/jou
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from itertools import islice
+from typing import TYPE_CHECKING, Final
 
 from sim.world.nodes import Change, Directory, Node, Regular, Slot
 
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from sim.world.nodes import Choose
+
+_PENDING_MAX: Final = 4096
+"""How many changes wait for a sync; then the kernel writes the older half of them out, as it does in its own time."""
 
 
 class Volume:
@@ -156,6 +160,9 @@ class Volume:
                     pending.append(entry)
 
     def _note(self, slots: tuple[Slot, ...], needs: Iterable[Change]) -> Change:
+        if len(self._pending) >= _PENDING_MAX:
+            for older in list(islice(self._pending.values(), _PENDING_MAX // 2)):
+                self._apply(older)
         self._last_serial = serial = self._last_serial + 1
         change = self._pending[serial] = Change(serial, slots)
         wanted = []

@@ -12,6 +12,7 @@ READERS: Final[dict[str, Any]] = {
 }
 WRITERS: Final[dict[str, Any]] = {
     "replace": lambda files, path: files.replace(path, b"new"),
+    "replace_for_boot": lambda files, path: files.replace_for_boot(path, b"new"),
     "replace_executable": lambda files, path: files.replace_executable(path, b"new"),
     "replace_readable": lambda files, path: files.replace_readable(path, b"new"),
     "make_links": lambda files, path: files.make_links(path, {"libx.so": "/lib/libx.so.1"}),
@@ -19,6 +20,7 @@ WRITERS: Final[dict[str, Any]] = {
     "append_durably": lambda files, path: files.append_durably(path, b"new"),
     "truncate": lambda files, path: files.truncate(path, size_bytes=0),
     "make_directory": lambda files, path: files.make_directory(path),
+    "make_directory_for_boot": lambda files, path: files.make_directory_for_boot(path),
     "rename from": lambda files, path: files.rename(path, path.with_name("renamed")),
     "rename to": lambda files, path: files.rename(path.with_name("other"), path),
     "remove_file": lambda files, path: files.remove_file(path),

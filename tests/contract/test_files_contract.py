@@ -134,12 +134,14 @@ async def test_files_are_private_and_programs_are_not(place: Place, files: Files
     await files.replace(place.root / "a" / "replaced", b"1")
     await files.append(place.root / "a" / "appended", b"1")
     (await files.lock(place.root / "a" / "locked")).close()
+    await files.make_directory_for_boot(place.root / "a" / "c" / "d")
+    await files.replace_for_boot(place.root / "a" / "c" / "replaced", b"1")
     await files.replace_executable(place.root / "x" / "rootfs" / "pause", b"1")
     await files.replace_readable(place.root / "y" / "for" / "all", b"1")
     await files.make_links(place.root / "z" / "lib", {"libx.so": "/lib/libx.so.1"})
     modes = {"a": 0o700, "a/b": 0o700, "a/replaced": 0o600, "a/appended": 0o600, "a/locked": 0o600}
     modes |= {"x": 0o700, "x/rootfs": 0o755, "x/rootfs/pause": 0o755, "y": 0o700, "y/for": 0o755, "y/for/all": 0o644}
-    modes |= {"z": 0o700, "z/lib": 0o755}
+    modes |= {"z": 0o700, "z/lib": 0o755, "a/c": 0o700, "a/c/d": 0o700, "a/c/replaced": 0o600}
     assert {name: place.mode(place.root / name) for name in modes} == modes
 
 
@@ -167,7 +169,12 @@ async def test_a_root_is_an_absolute_path(place: Place, anyio_backend: str, root
 
 # Of the writers, those for which a root itself is no fit object: it may be made, and the others name a place outside.
 MAKES_PARENTS: Final = frozenset({"replace_executable", "replace_readable", "make_links"})
-NOT_OF_ROOTS: Final = WRITERS.keys() - {"make_directory", "rename from", *MAKES_PARENTS}
+NOT_OF_ROOTS: Final = WRITERS.keys() - {
+    "make_directory",
+    "make_directory_for_boot",
+    "rename from",
+    *MAKES_PARENTS,
+}
 PLACES: Final = [(writer, where) for writer in WRITERS for where in ("outside", "above", "beside")]
 
 
@@ -239,13 +246,15 @@ async def test_only_regular_files_are_written_to(place: Place, files: Files, wri
     assert await error_of(WRITERS[writer](files, place.root / "it")) == (number, str(place.root / "it"))
 
 
-async def test_whatever_stands_there_is_replaced_but_a_directory(place: Place, files: Files):
+@pytest.mark.parametrize("call", ["replace", "replace_for_boot"])
+async def test_whatever_stands_there_is_replaced_but_a_directory(place: Place, files: Files, call: str):
+    replace = getattr(files, call)
     place.put_fifo(place.root / "fifo")
     place.put_directory(place.root / "directory")
-    await files.replace(place.root / "fifo", b"1")
-    await files.replace(place.root / "fifo", b"2")
+    await replace(place.root / "fifo", b"1")
+    await replace(place.root / "fifo", b"2")
     path = place.root / "directory"
-    assert await error_of(files.replace(path, b"1")) == (errno.EISDIR, str(path))
+    assert await error_of(replace(path, b"1")) == (errno.EISDIR, str(path))
     assert place.tree() == {"root": None, "root/directory": None, "root/fifo": b"2"}
 
 

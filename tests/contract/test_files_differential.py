@@ -36,6 +36,7 @@ ONE_PATH: Final[dict[str, Callable[[Files, Path], Any]]] = {
     "read": lambda files, path: files.read(path, limit_bytes=4),
     "read_from": lambda files, path: files.read_from(path, offset_bytes=2, limit_bytes=3),
     "make_directory": lambda files, path: files.make_directory(path),
+    "make_directory_for_boot": lambda files, path: files.make_directory_for_boot(path),
     "list_directory": lambda files, path: files.list_directory(path),
     "stat": lambda files, path: files.stat(path),
     "lstat": lambda files, path: files.lstat(path),
@@ -49,6 +50,7 @@ ONE_PATH: Final[dict[str, Callable[[Files, Path], Any]]] = {
 }
 WITH_DATA: Final[dict[str, Callable[[Files, Path, bytes], Any]]] = {
     "replace": lambda files, path, data: files.replace(path, data),
+    "replace_for_boot": lambda files, path, data: files.replace_for_boot(path, data),
     "replace_executable": lambda files, path, data: files.replace_executable(path, data),
     "replace_readable": lambda files, path, data: files.replace_readable(path, data),
     "make_links": lambda files, path, data: files.make_links(path, {f"l{each % 3}": f"{each}" for each in data}),

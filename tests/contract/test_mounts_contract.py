@@ -61,6 +61,7 @@ async def test_what_does_not_fit_leaves_nothing(place: Place, files: Files):
             files.replace,
             files.append,
             files.append_durably,
+            files.replace_for_boot,
             files.replace_executable,
             files.replace_readable,
         ):
@@ -107,4 +108,10 @@ async def test_nothing_is_changed_that_is_read_only(tmp_path: Path, anyio_backen
     assert await answer(SimPlace.new(), writer, name) == told
     # What is absent need not be removed, what is there need not be made; and a sync changes nothing.
     is_fine = told[0] is None
-    assert not is_fine or writer in {"remove_file", "remove_tree", "sync_tree", "make_directory"}
+    assert not is_fine or writer in {
+        "remove_file",
+        "remove_tree",
+        "sync_tree",
+        "make_directory",
+        "make_directory_for_boot",
+    }

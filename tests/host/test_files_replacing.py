@@ -21,9 +21,18 @@ from tests.host.directories import tree
 pytestmark = pytest.mark.anyio
 
 
-@pytest.mark.parametrize("call", ["write", "fsync", "rename"])
+@pytest.mark.parametrize(
+    ("method", "call"),
+    [
+        ("replace", "write"),
+        ("replace", "fsync"),
+        ("replace", "rename"),
+        ("replace_for_boot", "write"),
+        ("replace_for_boot", "rename"),
+    ],
+)
 async def test_a_failed_replace_leaves_the_old_content_and_nothing_else(
-    files: HostFiles, root: Path, monkeypatch, call: str
+    files: HostFiles, root: Path, monkeypatch, method: str, call: str
 ):
     await files.replace(root / "it", b"old")
 
@@ -32,7 +41,7 @@ async def test_a_failed_replace_leaves_the_old_content_and_nothing_else(
 
     monkeypatch.setattr(os, call, fail)
     with pytest.raises(OSError) as caught:
-        await files.replace(root / "it", b"new")
+        await getattr(files, method)(root / "it", b"new")
     monkeypatch.undo()
     assert (caught.value.errno, caught.value.filename) == (errno.ENOSPC, str(root / "it"))
     assert tree(root) == {"it": b"old"}

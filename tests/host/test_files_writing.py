@@ -56,6 +56,26 @@ async def test_files_are_private_and_programs_are_not(files: HostFiles, root: Pa
     }
 
 
+@pytest.mark.parametrize(
+    "call", ["replace_for_boot", "replace_executable", "replace_readable", "make_directory_for_boot"]
+)
+async def test_what_is_for_this_boot_is_not_synced(files: HostFiles, root: Path, monkeypatch, call: str):
+    synced = spied_syncs(monkeypatch)
+    await files.make_directory_for_boot(root / "activation")
+    for _ in range(2):
+        await WRITERS[call](files, root / "activation" / "it")
+    assert synced == []
+
+
+async def test_what_is_durable_is_synced_before_its_name(files: HostFiles, root: Path, monkeypatch):
+    synced = spied_syncs(monkeypatch)
+    await files.make_directory(root / "d")
+    await files.replace(root / "d" / "it", b"1")
+    directory, temporary, above = synced
+    assert (directory, above) == (str(root), str(root / "d"))
+    assert temporary.startswith(str(root / "d" / ".it."))
+
+
 @pytest.mark.parametrize("call", ["append", "append_durably"])
 async def test_the_name_of_a_file_that_was_made_is_synced_whoever_appends_first(
     files: HostFiles, root: Path, monkeypatch, call: str

@@ -111,6 +111,10 @@ class _Files:
         await self.gates.pass_by(f"replace {path.name}")
         await self.port.replace(path, data)
 
+    async def replace_for_boot(self, path: Path, data: bytes) -> None:
+        await self.gates.pass_by(f"replace {path.name}")
+        await self.port.replace_for_boot(path, data)
+
     async def sync_tree(self, path: Path) -> None:
         await self.gates.pass_by(f"sync_tree {path.parent.name}")
         await self.port.sync_tree(path)

@@ -1,6 +1,6 @@
 """How quick the GPU steps are once there is a spec: from the first look at the GPUs to bundles with their devices.
 
-Each file of a bundle is synced, so that on a disk its speed is measured more than ours: that number is only told.
+Status and journal are synced in between, so that on a disk its speed is measured too: that number is only told.
 """
 
 import json

@@ -229,6 +229,70 @@ def test_a_replacement_that_is_cut_off_anywhere_leaves_old_or_new(point: str):
     assert {found["it"] for found in distinct(make)} == expected
 
 
+@pytest.mark.parametrize(
+    ("point", "expected"),
+    [
+        ("created", {b"old"}),
+        ("written", {b"old"}),
+        ("renamed", {b"old", b"", b"n", b"ne", b"new"}),
+    ],
+)
+def test_a_replacement_for_this_boot_may_be_torn_by_a_power_failure(point: str, expected: set[bytes]):
+    def make() -> SimDisk:
+        disk = new_disk()
+        scenery.put_file(disk, ROOT / "it", b"old")
+
+        async def work(files: SimFiles) -> None:
+            async def at(reached: str) -> None:
+                if reached == f"replace_for_boot: {point}":
+                    files.fence()
+                    scope.cancel()
+
+            files.at = at
+            with anyio.CancelScope() as scope:
+                await files.replace_for_boot(ROOT / "it", b"new")
+
+        run(work, disk)
+        assert scenery.snapshot(disk, ROOT)["it"] in {b"old", b"new"}
+        return disk
+
+    assert {found["it"] for found in distinct(make)} == expected
+
+
+def test_of_what_is_for_this_boot_any_part_may_be_left_and_what_is_durable_beside_it_stays():
+    def make() -> SimDisk:
+        disk = new_disk()
+
+        async def work(files: SimFiles) -> None:
+            await files.make_directory_for_boot(ROOT / "boot" / "below")
+            await files.replace_executable(ROOT / "boot" / "bin" / "it", b"x")
+            await files.replace(ROOT / "durable", b"1")
+
+        run(work, disk)
+        return disk
+
+    found = distinct(make)
+    kept = {frozenset(name for name in outcome if not name.endswith(".tmp")) for outcome in found}
+    assert all(outcome["durable"] == b"1" for outcome in found)
+    # The durable one's sync of the root brought the name of the directory with it.
+    assert kept == {
+        frozenset({"durable", "boot", *more})
+        for more in ((), ("boot/below",), ("boot/bin",), ("boot/below", "boot/bin"))
+    } | {frozenset({"durable", "boot", "boot/bin", "boot/bin/it", *more}) for more in ((), ("boot/below",))}
+    assert {outcome.get("boot/bin/it") for outcome in found} == {None, b"", b"x"}
+
+
+def test_what_nobody_syncs_is_written_out_in_the_kernels_own_time():
+    disk = new_disk()
+    root = disk.find_directory(ROOT)
+    for number in range(6000):
+        disk.create(root, f"f{number}", 0o600)
+    assert len(root.changes) <= 4096
+    disk.lose_power(lambda _: 0)
+    assert "f0" in root.entries
+    assert "f5999" not in root.entries
+
+
 def test_a_replacement_without_its_sync_would_be_torn():
     """The model tells such a fault: here it is planted."""
 

@@ -18,7 +18,7 @@ from sim.world.nodes import Directory, Regular
 from tests.sim.disks import ROOT, new_disk, run
 
 NAMES: Final = st.sampled_from(["a", "b", "d/a", "d/b", "e/a"])
-CALLS: Final = st.sampled_from(["replace", "append", "append_durably", "remove_file"])
+CALLS: Final = st.sampled_from(["replace", "append", "append_durably", "remove_file", "replace_for_boot"])
 
 
 @attrs.define
@@ -43,11 +43,17 @@ def test_what_was_acknowledged_as_durable_survives(deeds: list[tuple[str, str, b
     disk = new_disk()
     promises: dict[str, Promise] = {}
     now: dict[str, bytes] = {}
+    for_boot: dict[str, list[bytes]] = {}
 
     async def work(files: SimFiles) -> None:
         for directory in ("d", "e"):
             await files.make_directory(ROOT / directory)
         for call, name, data in deeds:
+            if call == "replace_for_boot":
+                # Of a name of its own, of which nothing is promised: only the others must not suffer.
+                for_boot.setdefault(f"{name}.boot", []).append(data)
+                await files.replace_for_boot(ROOT / f"{name}.boot", data)
+                continue
             promise = promises.setdefault(name, Promise())
             if call == "remove_file":
                 await files.remove_file(ROOT / name)
@@ -67,7 +73,11 @@ def test_what_was_acknowledged_as_durable_survives(deeds: list[tuple[str, str, b
 
     run(work, disk)
     disk.lose_power(random.Random(seed).randrange)
-    found = scenery.snapshot(disk, ROOT)
+    found = {name: each for name, each in scenery.snapshot(disk, ROOT).items() if not name.endswith(".tmp")}
+    for name, written in for_boot.items():
+        content = found.pop(name, b"")
+        assert isinstance(content, bytes)
+        assert any(whole.startswith(content) for whole in written), (name, content)
     assert {"d", "e"} <= found.keys()
     for name, promise in promises.items():
         content = found.get(name)

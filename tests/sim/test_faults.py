@@ -115,7 +115,7 @@ def test_a_failed_call_has_no_effect():
         assert (await here.status())["error"]["reason"] == Reason.STATE_UNWRITABLE
         assert here.left() == []
 
-    record = run(life, faults=[fault(Fail("ENOSPC"), method="replace", argument="config.json")])
+    record = run(life, faults=[fault(Fail("ENOSPC"), method="replace_for_boot", argument="config.json")])
     assert fired(record)
     assert not any(said.event == "fault" for said in record.log)
 

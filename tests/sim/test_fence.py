@@ -15,7 +15,8 @@ from statemachine.states import State
 KINDS = [
     *(("files", method) for method in ("append", "append_durably", "digest", "list_directory", "lock", "lstat")),
     *(("files", method) for method in ("make_directory", "read", "read_from", "remove_file", "remove_tree", "replace")),
-    *(("files", method) for method in ("replace_executable", "sha256", "stat", "sync_tree", "unlock")),
+    *(("files", method) for method in ("make_directory_for_boot", "replace_executable", "replace_for_boot")),
+    *(("files", method) for method in ("sha256", "stat", "sync_tree", "unlock")),
     *(("net", method) for method in ("accept", "close", "listen_unix", "receive", "send")),
     *(("processes", method) for method in ("adopt", "close", "find", "find_arguments", "holds_output", "run")),
     *(("processes", method) for method in ("signal", "wait")),

@@ -265,10 +265,13 @@ INJECT = {
     "a full disk": (full_disk, inject(UNWRITABLE)),
     "no gpus.json": (failing("EIO", method="replace_readable"), inject(UNWRITABLE)),
     "no config.json of who claims": (
-        failing("ENOSPC", method="replace", argument="trainer/config"),
+        failing("ENOSPC", method="replace_for_boot", argument="trainer/config"),
         inject(UNWRITABLE),
     ),
-    "no config.json of pause": (failing("EROFS", method="replace", argument="pause/config"), inject(UNWRITABLE)),
+    "no config.json of pause": (
+        failing("EROFS", method="replace_for_boot", argument="pause/config"),
+        inject(UNWRITABLE),
+    ),
     "no cover": (failing("ENOSPC", method="replace_executable", argument="cover$"), inject(UNWRITABLE)),
     "no links": (failing("ENOSPC", method="make_links"), inject(UNWRITABLE, subject="lib-")),
 }

@@ -55,9 +55,12 @@ def test_the_simulated_port_has_all_methods_of_the_real_one():
 LINKS: Final = {"liba.so.1": "/lib/liba.so.1.2", "libb.so.1": "/lib/libb.so.1.2"}
 EXPECTED: Final = {
     "replace": ["created", "written", "synced", "renamed", "directory synced"],
+    "replace_for_boot": ["created", "written", "renamed"],
+    "replace_executable": ["opened to everybody", "created", "written", "renamed"],
     "append": ["opened", "written", "directory synced"],
     "append_durably": ["opened", "written", "synced", "directory synced"],
     "make_directory": ["made", "synced", "made", "synced"],
+    "make_directory_for_boot": ["made", "made"],
     "make_links": ["made", "linked", "synced", "renamed", "directory synced"],
     "remove_tree": ["removed", "removed"],
     "lock": ["opened", "locked"],
@@ -72,11 +75,11 @@ async def test_the_parts_of_an_operation_are_told_in_their_order(disk: SimDisk, 
         reached.append(point)
 
     files = new_files(disk, at)
-    arguments: list[Any] = [b"1"] if call in {"replace", "append", "append_durably"} else []
+    arguments: list[Any] = [b"1"] if call.startswith(("replace", "append")) else []
     path = ROOT / "t"
     if call == "remove_tree":
         scenery.put_file(disk, path / "file")
-    elif call == "make_directory":
+    elif call.startswith("make_directory"):
         path /= "below"
     elif call == "make_links":
         arguments = [LINKS]
@@ -84,15 +87,24 @@ async def test_the_parts_of_an_operation_are_told_in_their_order(disk: SimDisk, 
     assert reached == [f"{call}: {point}" for point in EXPECTED[call]]
 
 
-@pytest.mark.parametrize("point", ["created", "written", "synced"])
-async def test_an_error_between_two_parts_is_cleaned_up_after(disk: SimDisk, anyio_backend: str, point: str):
+@pytest.mark.parametrize(
+    ("call", "point"),
+    [
+        ("replace", "created"),
+        ("replace", "written"),
+        ("replace", "synced"),
+        ("replace_for_boot", "created"),
+        ("replace_for_boot", "written"),
+    ],
+)
+async def test_an_error_between_two_parts_is_cleaned_up_after(disk: SimDisk, anyio_backend: str, call: str, point: str):
     async def at(reached: str) -> None:
-        if reached == f"replace: {point}":
+        if reached == f"{call}: {point}":
             raise OSError(errno.EIO, "broken")
 
     scenery.put_file(disk, ROOT / "it", b"old")
     with pytest.raises(OSError) as caught:
-        await new_files(disk, at).replace(ROOT / "it", b"new")
+        await getattr(new_files(disk, at), call)(ROOT / "it", b"new")
     assert (caught.value.errno, caught.value.filename) == (errno.EIO, str(ROOT / "it"))
     assert scenery.snapshot(disk, ROOT) == {"it": b"old"}
 

@@ -274,6 +274,22 @@ async def test_what_is_booked_for_a_request_that_is_not_followed_is_given_back_a
         assert stand.worker.gpus.pool.tickets == ()
 
 
+async def test_what_is_booked_for_a_successor_that_cannot_begin_is_given_back():
+    async with a_pod(2, performer=Lingering) as stand:
+        await stand.running("a1", **claim(1))
+        performer = stand.performers["a1"]
+        await operations.stop(stand.worker, "a1")
+        await performer.has_given_back.wait()
+        await stand.submit("a1", 2, **claim(1))
+        assert stand.worker.gpus.pool.ticket("a1") is not None
+        stand.worker.draining = True
+        performer.may_rest.set()
+        await stand.life().ended.wait()
+        await anyio.wait_all_tasks_blocked()
+        assert stand.life().actor.problem.reason is Reason.WORKER_DRAINING
+        assert stand.worker.gpus.pool.tickets == ()
+
+
 async def test_an_actor_that_was_found_at_rest_may_book_before_its_loop_has_begun():
     async with a_pod(2) as stand:
         assignment = admitted(document(**claim(1)))

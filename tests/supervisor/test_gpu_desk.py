@@ -236,3 +236,12 @@ async def test_the_gpus_are_shown_with_state_and_holder():
         5: ("Lost", None, "XID 79"),
     }
     assert set(desk.as_json()[0]) >= {"minor", "uuid", "path", "pciBusId", "model", "state", "holder"}
+
+
+async def test_a_gpu_that_this_pod_has_no_node_of_is_not_shown():
+    desk, files, nvml, _ = a_desk(2, 3)
+    put_nodes(files, 3)
+    await desk.inventory()
+    assert [each["minor"] for each in desk.as_json()] == [3]
+    nvml.answer(*inventory(2, 3, lost={3: "XID 79"}).gpus)
+    assert [(each["minor"], each["state"]) for each in desk.as_json()] == [(3, "Lost")]
