@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from actors.assignment import WorkerAssignment
     from actors.gpu.desk import KeptSpec
-    from actors.gpu.detection import Detected
+    from actors.gpu.detection import Detected, Seen
     from actors.gpu.partition import Claim, Grant, Loss
     from actors.gpu.view import View
     from actors.ports import DriverPlaces, Files, Ports
@@ -38,6 +38,9 @@ FIRST_WORD_S: Final = 20.0
 """How long NVML may take for its first answer; without persistence mode it takes seconds."""
 NEXT_WORD_S: Final = 8.0
 """How long it may take for one in Partitioning, which has 10 s: the monitor may just have been replaced."""
+
+LOOK_S: Final = 0.02
+"""How long a look at the device nodes counts for the next steps; what is injected is looked at once more anyway."""
 
 _log = structlog.get_logger("greenroom.gpus")
 
@@ -99,6 +102,7 @@ class WorkerGpus:
         self.pool = Pool()
         self._files, self._watch, self._keeper = files, watch, keeper
         self._known: Inventory | None = None
+        self._looked: tuple[float, Seen] | None = None
         self._warned: tuple[str, ...] = ()
         self._told: set[tuple[str, str]] = set()
         self._specs = specs
@@ -107,20 +111,31 @@ class WorkerGpus:
 
     async def inventory(self) -> Inventory:
         """Every GPU of the pod, as it is now."""
-        return (await self._detected()).inventory
+        return (await self._detected(await self._look())).inventory
 
     async def spec(self, uid: str) -> KeptSpec:
         """The worker's CDI spec, which an actor uses until it gives its GPUs back."""
         try:
-            detected = await self._detected()
+            detected = await self._detected(await self._last_look())
         except ProblemError as error:
             raise _of_step(error, Step.GENERATE) from error
         kept = await self._keeper.spec(detected.inventory, detected.driver)
         self._specs[uid] = kept.identity
         return kept
 
-    async def _detected(self, limit_s: float = FIRST_WORD_S) -> Detected:
+    async def _look(self) -> Seen:
+        """The device nodes, looked at now."""
         seen = await look_for_nodes(self._files, self.places)
+        self._looked = (anyio.current_time(), seen)
+        return seen
+
+    async def _last_look(self) -> Seen:
+        """The device nodes as somebody has just seen them: the steps of an actor follow one another within that."""
+        if self._looked is not None and anyio.current_time() - self._looked[0] <= LOOK_S:
+            return self._looked[1]
+        return await self._look()
+
+    async def _detected(self, seen: Seen, limit_s: float = FIRST_WORD_S) -> Detected:
         require_nodes(seen)  # a pod without GPUs has no need of NVML
         detected = judge(seen, await self._watch.first_word(limit_s))
         self._known = detected.inventory
@@ -133,7 +148,7 @@ class WorkerGpus:
     async def grant(self, uid: str, claims: Sequence[Claim]) -> tuple[Grant, ...]:
         """Turn a booking into a grant; who has not booked stands behind all who have."""
         try:
-            inventory = (await self._detected(NEXT_WORD_S)).inventory
+            inventory = (await self._detected(await self._last_look(), NEXT_WORD_S)).inventory
             self.pool = grant(admit(self.pool, inventory, uid, claims), inventory, uid)
         except ProblemError as error:
             raise _of_step(error, Step.PARTITION) from error
@@ -204,7 +219,7 @@ class WorkerGpus:
         """From the worker's start on, once NVML answers: have the CDI spec made, so that no actor waits for it."""
         while True:
             try:
-                detected = await self._detected()
+                detected = await self._detected(await self._look())
             except ProblemError as error:
                 reason = error.problem.reason
                 if reason is not Reason.GPU_NOT_DETECTED:

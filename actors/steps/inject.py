@@ -11,10 +11,12 @@ CdiDeviceUnresolved, MigUnsupported, MountMissing, InvalidBundle, BundleNotFound
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
+import anyio
 import attrs
 import structlog
 from blake3 import blake3
@@ -106,6 +108,8 @@ class _Injection:
     nodes: Mapping[str, HostNode | None]
     then: Mapping[str, SnapshotContainer]
     warnings: list[str] = attrs.field(factory=list)
+    _compat_folders: dict[Path, str | None] = attrs.field(factory=dict, init=False)
+    _turn: anyio.Lock = attrs.field(factory=partial(anyio.Lock, fast_acquire=True), init=False)
 
     async def finish(self, container: Container, pristine: JsonObject) -> JsonObject:
         """A container's config.json with its devices; the very same without a grant."""
@@ -120,7 +124,7 @@ class _Injection:
             container=container.name,
             own=OwnFiles(links=str(self.links), identity=str(identity)),
             found=self.nodes.get,
-            compat_folder=await compat_folder(files, Path(pristine["root"]["path"]), self.hooks.cuda_compat),
+            compat_folder=await self._compat_folder(Path(pristine["root"]["path"])),
             trusted_hook=None if self.kept.hook is None else str(self.kept.hook),
         )
         if plan is not None and before is not None:
@@ -131,6 +135,14 @@ class _Injection:
         had = None if before is None else [_identity(gpu) for gpu in before.gpus]
         await files.replace_readable(identity, encode(identity_file(container.name, now, at_snapshot=had)))
         return config
+
+    async def _compat_folder(self, rootfs: Path) -> str | None:
+        """As `image_folder` has it; containers of one image share the look."""
+        async with self._turn:
+            if rootfs not in self._compat_folders:
+                found = await compat_folder(self.stage.ports.files, rootfs, self.hooks.cuda_compat)
+                self._compat_folders[rootfs] = found
+            return self._compat_folders[rootfs]
 
     def _identity_path(self, name: str) -> Path:
         if self.stage.activation is None:
