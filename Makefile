@@ -14,7 +14,7 @@ demo: setup ## the main job: an actor is started, suspended, resumed in a fresh 
 	@.venv/bin/greenroom demo --or-simulated
 
 test: setup ## the test suite, without the long tests
-	@.venv/bin/pytest -m "not long and not bench and not campaign" $(PYTEST_ARGS)
+	@scripts/test $(PYTEST_ARGS)
 
 test-long: setup ## the long tests, and the suite again on a newer Python when the machine has one
 	@scripts/test-long $(PYTEST_ARGS)

@@ -2,7 +2,7 @@
 
 The model decides, this performs: what the program may look at (the node's driver root and device nodes, the directory
 it writes into) is put on a simulated disk as it is on the real one, the simulated nvidia-ctk runs there, and what it
-wrote is written where it should be. Hangs and crashes of NVML are its own. `wrapper` is the text of the executable.
+wrote is written where it should be. Hangs and crashes of NVML are its own.
 """
 
 from __future__ import annotations
@@ -36,24 +36,7 @@ _SPECS: Final = (".json", ".yaml")
 _UNWRITABLE: Final = 1
 
 
-def wrapper(interpreter: str, folders: Sequence[str], directory: Path) -> str:
-    """Return the text of an executable that is this nvidia-ctk.
-
-    Args:
-        interpreter: a Python.
-        folders: where it finds `sim` and what that needs; it looks at nothing else.
-        directory: the mock node's.
-    """
-    return (
-        f"#!{interpreter} -IS\n"
-        "import sys\n"
-        f"sys.path[:0] = {list(folders)!r}\n"
-        "from sim.mock.fake_ctk import main\n"
-        f"main(sys.argv[1:], {str(directory)!r})\n"
-    )
-
-
-def main(arguments: Sequence[str], directory: str) -> None:
+def main(directory: str, *arguments: str) -> None:
     """Be one call of nvidia-ctk on a mock node, and end this process with its code; or as its NVML makes it end."""
     try:
         ended = perform(arguments, Path(directory), os.environ)

@@ -1,7 +1,7 @@
 """A GPU monitor that asks no NVML: for a mock node on a machine without a C compiler, where there is none to load.
 
 It speaks the protocol (`actors.gpu.facts`) and looks as the real one does (`supervisor.gpu_monitor`), at the model of
-NVML over the node's state file. `wrapper` is the text of the executable, which takes the real one's arguments.
+NVML over the node's state file. It takes the real one's arguments.
 """
 
 from __future__ import annotations
@@ -10,16 +10,13 @@ import os
 import signal
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from actors.ports import DriverPlaces
 from sim.mock.fake_hardware import MockHardware
 from sim.world.nvml import NvmlCrashes, NvmlHangs
 from sim.world.nvml_library import SimLibrary
 from supervisor.gpu_monitor.telling import tell_facts
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 # A state file that is renamed into place tells nobody: who waits looks so often whether there is another one.
 _GLANCE_S: Final = 0.02
@@ -49,23 +46,6 @@ class MockLibrary(SimLibrary):
 
     def _hear(self) -> None:
         self._has_heard = True
-
-
-def wrapper(interpreter: str, folders: Sequence[str], directory: Path) -> str:
-    """Return the text of an executable that is this monitor.
-
-    Args:
-        interpreter: a Python.
-        folders: where it finds `sim` and what that needs; it looks at nothing else.
-        directory: the mock node's.
-    """
-    return (
-        f"#!{interpreter} -IS\n"
-        "import sys\n"
-        f"sys.path[:0] = {list(folders)!r}\n"
-        "from sim.mock.fake_monitor import main\n"
-        f"main({str(directory)!r}, *sys.argv[1:])\n"
-    )
 
 
 def main(directory: str, driver_root: str, dev_root: str, proc_root: str, period: str) -> None:

@@ -240,9 +240,20 @@ def _furnish(node: MockNode, furnishing: Furnishing, library: bytes) -> None:
 def _put_programs(directory: Path, furnishing: Furnishing, workshop: Workshop) -> None:
     """What serves the node's facts without its NVML: the toolkit, and a monitor."""
     furnishing.directory(directory / TOOLKIT)
-    for path, wrapper in ((Path(TOOLKIT) / fake_ctk.PROGRAM, fake_ctk.wrapper), (Path(MONITOR), fake_monitor.wrapper)):
-        text = wrapper(workshop.interpreter, workshop.folders, directory)
+    for path, module in ((Path(TOOLKIT) / fake_ctk.PROGRAM, fake_ctk), (Path(MONITOR), fake_monitor)):
+        text = _program(workshop, module.__name__, directory)
         furnishing.file(directory / path, text.encode(), mode=LIBRARY_MODE)
+
+
+def _program(workshop: Workshop, module: str, directory: Path) -> str:
+    """The text of an executable that is this module's `main`, for this node; it looks at no other folder."""
+    return (
+        f"#!{workshop.interpreter} -IS\n"
+        "import sys\n"
+        f"sys.path[:0] = {list(workshop.folders)!r}\n"
+        f"from {module} import main\n"
+        f"main({str(directory)!r}, *sys.argv[1:])\n"
+    )
 
 
 def _write_proc(directory: Path, furnishing: Furnishing, state: NodeState) -> None:

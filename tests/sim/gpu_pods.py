@@ -160,3 +160,34 @@ def replace_by_file(world, name):
 
 def remove_library(world, name="libnvidia-ml.so.1"):
     world.disk.remove(world.disk.find_directory(LIBRARIES), name)
+
+
+# ---- what happens to the GPUs, and what ends it
+
+
+def spoiled(symbol, what):
+    def spoil(world):
+        fault = world.gpus.spoil(symbol, what)
+        return lambda: world.gpus.heal(fault)
+
+    return spoil
+
+
+def unloaded(world):
+    world.gpus.unload_driver()
+    return world.gpus.reload_driver
+
+
+def upgraded(world):
+    world.gpus.upgrade_driver(OTHER_DRIVER)
+    return world.gpus.reload_driver
+
+
+def denied(world):
+    world.gpus.deny_devices()
+    return world.gpus.allow_devices
+
+
+def without_library(world):
+    remove_library(world)
+    return world.gpus._put_libraries

@@ -8,7 +8,7 @@ from sim.world.nvml import Return, Symbol, Trouble
 from statemachine.problem import Step
 from statemachine.reasons import Reason
 from tests.sim import gpu_pods as pods
-from tests.sim.gpu_pods import FREE, Failure
+from tests.sim.gpu_pods import FREE, Failure, denied, spoiled, unloaded, upgraded, without_library
 
 VISIBLE_S = 40.0
 """Longer than a monitor may be silent: by then the worker knows whatever there is to know of NVML."""
@@ -16,34 +16,6 @@ VISIBLE_S = 40.0
 
 def unavailable(text):
     return Failure(step=Step.DETECT, reason=Reason.NVML_UNAVAILABLE, subject="nvml", text=text)
-
-
-def spoiled(symbol, what):
-    def spoil(world):
-        fault = world.gpus.spoil(symbol, what)
-        return lambda: world.gpus.heal(fault)
-
-    return spoil
-
-
-def unloaded(world):
-    world.gpus.unload_driver()
-    return world.gpus.reload_driver
-
-
-def upgraded(world):
-    world.gpus.upgrade_driver(pods.OTHER_DRIVER)
-    return world.gpus.reload_driver
-
-
-def denied(world):
-    world.gpus.deny_devices()
-    return world.gpus.allow_devices
-
-
-def without_library(world):
-    pods.remove_library(world)
-    return world.gpus._put_libraries
 
 
 # ---- detect: what NVML says stands before anybody asks

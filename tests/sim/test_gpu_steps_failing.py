@@ -10,36 +10,7 @@ from statemachine.problem import Step
 from statemachine.reasons import Reason
 from statemachine.states import State
 from tests.sim import gpu_pods as pods
-from tests.sim.gpu_pods import FREE, Failure
-
-
-def spoiled(symbol, what):
-    def spoil(world):
-        fault = world.gpus.spoil(symbol, what)
-        return lambda: world.gpus.heal(fault)
-
-    return spoil
-
-
-def unloaded(world):
-    world.gpus.unload_driver()
-    return world.gpus.reload_driver
-
-
-def upgraded(world):
-    world.gpus.upgrade_driver(pods.OTHER_DRIVER)
-    return world.gpus.reload_driver
-
-
-def denied(world):
-    world.gpus.deny_devices()
-    return world.gpus.allow_devices
-
-
-def without_library(world):
-    pods.remove_library(world)
-    return world.gpus._put_libraries
-
+from tests.sim.gpu_pods import FREE, Failure, denied, spoiled, unloaded, upgraded, without_library
 
 # ---- generate: what happens to nvidia-ctk, once it is asked for a spec anew
 
