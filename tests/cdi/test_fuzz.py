@@ -12,7 +12,7 @@ from tests.cdi import fuzz_invariants
 from tests.cdi.fuzz_invariants import BETWEEN, TARGETS, BrokenInvariantError, check
 from tests.cdi.oracle.corpus import bad_samples, good_samples
 from tests.cdi.oracle.differences import spec
-from tests.needs import ROOT
+from tests.needs import ROOT, cannot
 
 RUN_S = 12
 SAMPLE = b"\0" + spec("{env: [A=b], deviceNodes: [{path: /dev/x}], mounts: [{hostPath: /a, containerPath: /b}]}")
@@ -80,7 +80,7 @@ def test_the_small_parts_meet_in_injections_that_are_made(monkeypatch):
 @pytest.mark.long
 def test_a_short_run_finds_nothing():
     if platform.machine() != "x86_64":
-        pytest.skip("atheris has wheels for x86_64 only")
+        cannot("atheris has wheels for x86_64 only")
     ended = subprocess.run(
         [sys.executable, "-m", "tests.cdi.fuzz", str(RUN_S)],
         cwd=ROOT, capture_output=True, text=True, timeout=RUN_S + 120, check=False,

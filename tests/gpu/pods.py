@@ -10,6 +10,7 @@ from typing import Any
 
 import anyio
 import attrs
+import pytest
 
 from actors.gpu.generating import Generator
 from actors.gpu.host_specs import HostSpecs
@@ -23,6 +24,7 @@ from sim.world.gpu_node import GpuNode
 from sim.world.gpus import Driver, Toolkit, some_gpus
 from sim.world.nvidia_ctk import Ctk
 from sim.world.nvml import NvmlHangs
+from statemachine.problem import ProblemError, Step
 from supervisor.inbox import ChangeInbox
 from tests.actors.doubles import Double
 from tests.fakes.ports import FakeWall
@@ -237,3 +239,16 @@ class Pod:
             return scenery.snapshot(self.disk, CDI)
         except FileNotFoundError:
             return {}
+
+
+async def made(pod, source=None, last=None, inventory=None, driver=DRIVER):
+    """The spec that a source makes for a pod."""
+    return await (source or pod.source()).make(inventory or pod.inventory, driver, last)
+
+
+async def refused(pod, source=None, inventory=None):
+    """The problem of a source that makes none."""
+    with pytest.raises(ProblemError) as raised:
+        await made(pod, source, inventory=inventory)
+    assert {problem.step for problem in raised.value.problems} == {Step.GENERATE}
+    return raised.value.problem

@@ -23,9 +23,8 @@ from tests.sim.mock.nodes import make_node
 pytestmark = [pytest.mark.anyio, pytest.mark.runsc, pytest.mark.bench]
 
 TRIES = 20
-WANTED_MS = 15.0
-"""What it should take (#5); not reached: some thirty visits to a thread and 7 ms of our own make 23 ms on two cores."""
-GUARD_MS = 45.0
+MEDIAN_MS = 15.0
+NOT_YET = "some thirty visits to a thread and 7 ms of our own make 23 ms on two cores; #5 stays open for it"
 STEPS = ("Detecting", "Generating", "Partitioning", "Injecting", "Creating")
 
 
@@ -44,13 +43,19 @@ def node(tmp_path, rootfs):
 
 
 @pytest.mark.usefixtures("logs_as_in_a_pod")
-@pytest.mark.parametrize("is_in_memory", [True, False], ids=["in memory", "on disk"])
-async def test_with_a_warm_spec_it_takes_some_ms_from_detect_to_injected(
+@pytest.mark.parametrize(
+    "is_in_memory",
+    [
+        pytest.param(True, id="in memory", marks=pytest.mark.xfail(strict=True, reason=NOT_YET)),
+        pytest.param(False, id="on disk"),
+    ],
+)
+async def test_with_a_warm_spec_it_takes_15_ms_from_detect_to_injected(
     is_in_memory, tmp_path, rootfs, node, record_property
 ):
     with small_disk(tmp_path / "worker", "64m") if is_in_memory else nullcontext():
         median_ms = await measured(tmp_path / "worker", rootfs, node, record_property)
-    assert not is_in_memory or median_ms <= GUARD_MS
+    assert not is_in_memory or median_ms <= MEDIAN_MS
 
 
 async def measured(directory, rootfs, node, record_property):
@@ -75,7 +80,7 @@ async def measured(directory, rootfs, node, record_property):
     record_property("detect_to_injected_ms", (total[0], total[len(total) // 2], total[-1]))
     median = total[len(total) // 2]
     each = ", ".join(f"{step} {sorted(one[step] for one in warm)[len(warm) // 2]:.1f}" for step in STEPS[:-1])
-    print(f"detect to injected: {median:.1f} ms, at best {total[0]:.1f} ms, wanted {WANTED_MS:g} ms ({each})")  # noqa: T201 - `make bench` shows it
+    print(f"detect to injected: {median:.1f} ms, at best {total[0]:.1f} ms, wanted {MEDIAN_MS:g} ms ({each})")  # noqa: T201 - `make bench` shows it
     return median
 
 

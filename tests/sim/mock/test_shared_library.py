@@ -10,6 +10,7 @@ import pytest
 from elftools.elf.elffile import ELFFile
 
 from sim.mock.shared_library import MACHINES, shared_library
+from tests.needs import cannot
 
 LOAD = "import ctypes, sys; ctypes.CDLL(sys.argv[1]); print(open('/proc/self/maps').read().count(sys.argv[1]))"
 
@@ -67,7 +68,7 @@ def test_it_asks_for_no_stack_that_code_can_run_on():
 def test_the_dynamic_linker_loads_it(tmp_path):
     machine = platform.machine()
     if machine not in MACHINES:
-        pytest.skip(f"libraries are written for {', '.join(MACHINES)}")
+        cannot(f"libraries are written for {', '.join(MACHINES)}")
     path = tmp_path / "libcuda.so.580.65.06"
     path.write_bytes(shared_library("libcuda.so.1", machine))
     loaded = subprocess.run([sys.executable, "-c", LOAD, str(path)], capture_output=True, text=True, check=False)
