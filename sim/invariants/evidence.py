@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from sim.world.process_table import SimProcess
+    from sim.world.runsc.contained import Contained
     from sim.world.runsc.sentry import Sentry
     from sim.world.world import World
     from statemachine.actor import Actor
@@ -211,3 +212,12 @@ def sentry_of(world: World, activation: Activation) -> Sentry | None:
         return None
     found = world.execution.sandboxes.get(activation.record.sandbox.pid)
     return None if found is None else found.sentry
+
+
+def containers_in(world: World) -> Iterator[tuple[str, str, Contained | None]]:
+    """Every container on record of a sandbox that lives: whose, its name, and what is inside; None when nothing is."""
+    for activation in activations_in(world):
+        sentry, record = sentry_of(world, activation), activation.record
+        if sentry is not None and record is not None:
+            for name, container_id in record.container_ids.items():
+                yield record.actor, name, sentry.containers.get(container_id)

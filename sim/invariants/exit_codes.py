@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING, Final
 
 from actors.assignment import Rootfs
-from sim.invariants.evidence import activations_in, actors_in, sentry_of
+from sim.invariants.evidence import actors_in, containers_in
 from sim.world.runsc.contained import KILLED, STOPPED
 from sim.world.runsc.programs import Run
 from sim.world.runsc.sentry import TERMINATED
@@ -43,15 +43,10 @@ def exit_codes_are_right(world: World, _record: Record) -> Iterator[Finding]:
         if each.actor is not None
         for fate in each.actor.containers
     }
-    for activation in activations_in(world):
-        sentry, record = sentry_of(world, activation), activation.record
-        if sentry is None or record is None:
-            continue
-        for name, container_id in record.container_ids.items():
-            container = sentry.containers.get(container_id)
-            code = told.get((record.actor, name))
-            if container is not None and container.state == STOPPED and code not in {None, container.status}:
-                yield record.actor, f"container {name} ended with {container.status}, and is told as {code}"
+    for actor, name, container in containers_in(world):
+        code = told.get((actor, name))
+        if container is not None and container.state == STOPPED and code not in {None, container.status}:
+            yield actor, f"container {name} ended with {container.status}, and is told as {code}"
 
 
 def possible_codes(world: World, container: Container) -> frozenset[int] | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Final
 
-from sim.invariants.evidence import activations_in, actors_in, sentry_of
+from sim.invariants.evidence import actors_in, containers_in
 from statemachine.states import FINAL, RESTING, State
 
 if TYPE_CHECKING:
@@ -43,19 +43,14 @@ def gpus_have_one_holder(world: World, _record: Record) -> Iterator[Finding]:
     """No two containers that live have one GPU's node; what is told of holders is what they have."""
     holders: dict[str, str] = {}
     found: dict[str, dict[str, set[str]]] = {}
-    for activation in activations_in(world):
-        sentry, record = sentry_of(world, activation), activation.record
-        if sentry is None or record is None:
-            continue
-        for name, container_id in record.container_ids.items():
-            container = sentry.containers.get(container_id)
-            nodes = _gpus_in(container.spec) if container is not None else set()
-            found.setdefault(record.actor, {})[name] = nodes
-            for node in sorted(nodes):
-                whose = f"{name} of {record.actor}"
-                if node in holders:
-                    yield node, f"is in {holders[node]} and in {whose}"
-                holders[node] = whose
+    for actor, name, container in containers_in(world):
+        nodes = _gpus_in(container.spec) if container is not None else set()
+        found.setdefault(actor, {})[name] = nodes
+        for node in sorted(nodes):
+            whose = f"{name} of {actor}"
+            if node in holders:
+                yield node, f"is in {holders[node]} and in {whose}"
+            holders[node] = whose
     for each in actors_in(world):
         if each.state in RESTING | FINAL and each.status is not None:
             yield from ((each.uid, what) for what in _untrue(world, each, found.get(each.uid, {})))
@@ -90,7 +85,7 @@ def _wrong(document: Given, claimed: int) -> Iterator[str]:
 
 def _untrue(world: World, each: ActorOnDisk, found: Mapping[str, set[str]]) -> Iterator[str]:
     """What its status says of its containers' GPUs, and what its sandbox has."""
-    paths = {gpu.uuid: f"/dev/nvidia{gpu.minor}" for gpu in world.machine.gpus}
+    paths = {gpu.uuid: f"{_GPU}{gpu.minor}" for gpu in world.machine.gpus}
     for told in (each.status or {}).get("containers", ()):
         said = {paths.get(uuid, uuid) for uuid in told.get("gpus", ())}
         if each.state is not State.RUNNING:

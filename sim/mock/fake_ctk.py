@@ -8,7 +8,6 @@ wrote is written where it should be. Hangs and crashes of NVML are its own.
 from __future__ import annotations
 
 import os
-import signal
 import stat
 import time
 from collections.abc import Mapping, Sequence
@@ -16,6 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from sim.mock.fake_ending import ending_with_nvml
 from sim.mock.fake_hardware import faults_of
 from sim.mock.layout import LIBRARIES, STATE_FILE, TOOLKIT
 from sim.mock.state import NodeState, read_state
@@ -38,18 +38,11 @@ _UNWRITABLE: Final = 1
 
 def main(directory: str, *arguments: str) -> None:
     """Be one call of nvidia-ctk on a mock node, and end this process with its code; or as its NVML makes it end."""
-    try:
+    with ending_with_nvml():
         ended = perform(arguments, Path(directory), os.environ)
-    except NvmlCrashes:
-        os.kill(os.getpid(), signal.SIGSEGV)
-        raise
-    except NvmlHangs:
-        while True:
-            signal.pause()
-    else:
-        os.write(1, ended.stdout)
-        os.write(2, ended.stderr)
-        os._exit(ended.code)
+    os.write(1, ended.stdout)
+    os.write(2, ended.stderr)
+    os._exit(ended.code)
 
 
 def perform(arguments: Sequence[str], directory: Path, env: Mapping[str, str]) -> Ended:

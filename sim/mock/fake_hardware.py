@@ -42,6 +42,7 @@ class MockHardware:
         self._mark: tuple[int, ...] | None = None
         self._state = _NOTHING
         self._faults: list[NvmlFault] = []
+        self._met: list[NvmlFault] = []
 
     def refresh(self) -> NodeState:
         """How it is now; whoever listens is told of the XIDs that came."""
@@ -51,7 +52,7 @@ class MockHardware:
             mark = (told.st_ino, told.st_mtime_ns, told.st_size)
             data = None if mark == self._mark else self._path.read_bytes()
         except OSError:
-            self._mark, self._state = None, _NOTHING
+            self._mark, self._state, self._faults = None, _NOTHING, []
             return self._state
         if data is not None:
             self._mark = mark
@@ -66,6 +67,7 @@ class MockHardware:
             # The compiled one returns Unknown Error as well.
             version = before.loaded_version or _UNKNOWN_VERSION
             self._state = attrs.evolve(before, loaded_version=version, may_open_devices=False)
+            self._faults = []
             return
         self._faults = [self._counting(each) for each in faults_of(self._state)]
         heard = {gpu.minor: len(gpu.xids) for gpu in before.gpus}
@@ -75,8 +77,11 @@ class MockHardware:
                     tell(gpu.minor, xid)
 
     def _counting(self, fault: NvmlFault) -> NvmlFault:
-        """The same fault as before goes on counting."""
-        return next((each for each in self._faults if _same(each, fault)), fault)
+        """The same fault as before goes on counting, whatever was in between."""
+        met = next((each for each in self._met if _same(each, fault)), None)
+        if met is None:
+            self._met.append(fault)
+        return met or fault
 
     # ---- what NVML asks
 

@@ -6,15 +6,13 @@ NVML over the node's state file. It takes the real one's arguments.
 
 from __future__ import annotations
 
-import os
-import signal
 import time
 from pathlib import Path
 from typing import Final
 
 from actors.ports import DriverPlaces
+from sim.mock.fake_ending import ending_with_nvml
 from sim.mock.fake_hardware import MockHardware
-from sim.world.nvml import NvmlCrashes, NvmlHangs
 from sim.world.nvml_library import SimLibrary
 from supervisor.gpu_monitor.telling import tell_facts
 
@@ -51,11 +49,5 @@ class MockLibrary(SimLibrary):
 def main(directory: str, driver_root: str, dev_root: str, proc_root: str, period: str) -> None:
     """Be the monitor of a mock node until nobody listens, or until NVML makes the process hang or crash."""
     places = DriverPlaces(dev_root=Path(dev_root), proc_root=Path(proc_root), driver_root=Path(driver_root))
-    try:
+    with ending_with_nvml():
         tell_facts(MockLibrary(MockHardware(Path(directory)), places), float(period))
-    except NvmlCrashes:
-        os.kill(os.getpid(), signal.SIGSEGV)
-        raise
-    except NvmlHangs:
-        while True:
-            signal.pause()

@@ -22,7 +22,8 @@ from sim.lies import Untruth, lie_about
 from sim.world.errors import kernel_error
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable
+    from contextlib import AbstractAsyncContextManager
 
     from sim.planting import Plan, Planted
     from sim.world.files import SimFiles
@@ -203,6 +204,18 @@ class Gate:
             if self.is_closed:
                 raise FencedError
         raise FencedError  # only `close` cancels the scope
+
+    @contextlib.asynccontextmanager
+    async def opened(
+        self, port: str, method: str, argument: str, opening: AbstractAsyncContextManager[_Result]
+    ) -> AsyncIterator[_Result]:
+        """Make a call that opens something, which is closed on leaving; closing passes no gate.
+
+        Raises:
+            FencedError: the life is over, or ended during the call.
+        """
+        async with contextlib.AsyncExitStack() as stack:
+            yield await self.cross(port, method, argument, stack.enter_async_context, opening)
 
     def cross_now(self, port: str, method: str, argument: str, act: Callable[..., _Result], *args: Any) -> _Result:
         """Make a call that does not wait.

@@ -153,7 +153,6 @@ class SimDisk(Tree):
             or (directory.parent is None and directory is not directory.volume.root)
         ):
             return False
-        self._last_suffix += 1
         node = Regular(
             volume=directory.volume,
             mode=mode,
@@ -166,6 +165,7 @@ class SimDisk(Tree):
         if not directory.volume.replace_durably(directory, name, node):
             return False
         self._last_inode += 1
+        self._last_suffix += 1  # as if there had been a temporary one
         directory.mtime_ns = node.mtime_ns
         return True
 

@@ -285,7 +285,6 @@ class RunscCommand:
             self._appointment = self._execution.agenda.soon(partial(self.go_on, answer))
 
     def _complete(self, completion: Completion) -> None:
-        self._execution.give_up(self._process)
         if completion.stdout:
             self._invocation.stdout.write(completion.stdout)
         if completion.stderr:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -23,9 +23,7 @@ class GatedGpus:
     async def monitor(self, places: DriverPlaces) -> AsyncIterator[GpuMonitor]:
         """Start a monitor."""
         argument = str(places.driver_root)
-        async with AsyncExitStack() as stack:
-            enter = stack.enter_async_context
-            monitor = await self._gate.cross("gpus", "monitor", argument, enter, self._inner.monitor(places))
+        async with self._gate.opened("gpus", "monitor", argument, self._inner.monitor(places)) as monitor:
             yield GatedGpuMonitor(self._gate, monitor, argument)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from anyio.abc import ByteStream
@@ -47,10 +47,8 @@ class GatedWatch:
         self, directory: Path, *, within_s: float = PROMPT_S
     ) -> AsyncIterator[AsyncIterator[frozenset[str]]]:
         """Names of direct entries that changed, in batches."""
-        async with AsyncExitStack() as stack:
-            enter = stack.enter_async_context
-            watching = self._inner.changes(directory, within_s=within_s)
-            changes = await self._gate.cross("watch", "changes", str(directory), enter, watching)
+        watching = self._inner.changes(directory, within_s=within_s)
+        async with self._gate.opened("watch", "changes", str(directory), watching) as changes:
             yield GatedIterator(self._gate, "watch", str(directory), changes)
 
 
@@ -65,9 +63,7 @@ class GatedSignals:
     async def receive(self, *signums: int) -> AsyncIterator[AsyncIterator[int]]:
         """The signals that come while the context is open."""
         argument = " ".join(str(int(signum)) for signum in signums)
-        async with AsyncExitStack() as stack:
-            enter = stack.enter_async_context
-            signals = await self._gate.cross("signals", "receive", argument, enter, self._inner.receive(*signums))
+        async with self._gate.opened("signals", "receive", argument, self._inner.receive(*signums)) as signals:
             yield GatedIterator(self._gate, "signals", argument, signals)
 
 
@@ -81,9 +77,7 @@ class GatedNet:
     @asynccontextmanager
     async def listen_unix(self, path: Path) -> AsyncIterator[Listener]:
         """Listen at a path."""
-        async with AsyncExitStack() as stack:
-            enter = stack.enter_async_context
-            listener = await self._gate.cross("net", "listen_unix", str(path), enter, self._inner.listen_unix(path))
+        async with self._gate.opened("net", "listen_unix", str(path), self._inner.listen_unix(path)) as listener:
             yield GatedListener(self._gate, listener, str(path))
 
     async def connect_unix(self, path: Path) -> Connection:

@@ -219,7 +219,12 @@ class SimProcesses:
     async def find_arguments(self, *, prefix: str) -> tuple[tuple[ProcessIdentity, str], ...]:
         """The running processes with an argument that begins with this, and that argument, by pid."""
         await self._let_others_run()
-        return self._find(lambda argument: argument.startswith(prefix))
+        found = []
+        for process in self._execution.table:
+            argument = next((each for each in process.arguments if each.startswith(prefix)), None)
+            if argument is not None and process.is_running:
+                found.append((process.identity, argument))
+        return tuple(found)
 
     async def is_alive(self, identity: ProcessIdentity) -> bool:
         """Whether exactly this process exists and is not a zombie."""
@@ -278,14 +283,6 @@ class SimProcesses:
                 return Captured()
             case _:
                 return Discarded()
-
-    def _find(self, is_wanted: Callable[[str], bool]) -> tuple[tuple[ProcessIdentity, str], ...]:
-        found = []
-        for process in self._execution.table:
-            argument = next(filter(is_wanted, process.arguments), None) if process.is_running else None
-            if argument is not None:
-                found.append((process.identity, argument))
-        return tuple(found)
 
     async def _let_others_run(self) -> None:
         if not self._is_fenced:

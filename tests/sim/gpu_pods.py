@@ -114,6 +114,13 @@ async def runs(here, generation=2, *, document=VICTIM):
     await trio.sleep(0.5)
 
 
+async def met(fault):
+    """Wait until a call has met a planted fault."""
+    with trio.fail_after(PATIENCE_S):
+        while not fault.has_fired:
+            await trio.sleep(0.01)
+
+
 async def stands(here, *uids):
     """Look with every checker: nothing is left of who failed, and these run, with what they had from the start."""
     await trio.sleep(0.5)

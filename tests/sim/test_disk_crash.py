@@ -14,7 +14,7 @@ from sim.world.files import SimFiles
 from tests.sim.disks import ROOT, new_disk, run
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Awaitable, Callable, Iterator
 
 
 def outcomes(make: Callable[[], SimDisk]) -> Iterator[dict[str, Any]]:
@@ -204,26 +204,31 @@ def test_the_same_choices_leave_the_same():
     assert len({tuple(after(seed)) for seed in range(20)}) > 10
 
 
+def cut_off(point: str, replace: Callable[[SimFiles], Awaitable[None]]) -> SimDisk:
+    """A disk after a file on it was being replaced, as far as to this point."""
+    disk = new_disk()
+    scenery.put_file(disk, ROOT / "it", b"old")
+
+    async def work(files: SimFiles) -> None:
+        async def at(reached: str) -> None:
+            if reached == point:
+                files.fence()
+                scope.cancel()
+
+        files.at = at
+        with anyio.CancelScope() as scope:
+            await replace(files)
+
+    run(work, disk)
+    return disk
+
+
 @pytest.mark.parametrize("point", ["created", "written", "synced", "renamed", "directory synced"])
 def test_a_replacement_that_is_cut_off_anywhere_leaves_old_or_new(point: str):
     """By a kill and a power failure at once, with every choice there is."""
 
     def make() -> SimDisk:
-        disk = new_disk()
-        scenery.put_file(disk, ROOT / "it", b"old")
-
-        async def work(files: SimFiles) -> None:
-            async def at(reached: str) -> None:
-                if reached == f"replace: {point}":
-                    files.fence()
-                    scope.cancel()
-
-            files.at = at
-            with anyio.CancelScope() as scope:
-                await files.replace(ROOT / "it", b"new")
-
-        run(work, disk)
-        return disk
+        return cut_off(f"replace: {point}", lambda files: files.replace(ROOT / "it", b"new"))
 
     expected = {"renamed": {b"old", b"new"}, "directory synced": {b"new"}}.get(point, {b"old"})
     assert {found["it"] for found in distinct(make)} == expected
@@ -239,20 +244,7 @@ def test_a_replacement_that_is_cut_off_anywhere_leaves_old_or_new(point: str):
 )
 def test_a_replacement_for_this_boot_may_be_torn_by_a_power_failure(point: str, expected: set[bytes]):
     def make() -> SimDisk:
-        disk = new_disk()
-        scenery.put_file(disk, ROOT / "it", b"old")
-
-        async def work(files: SimFiles) -> None:
-            async def at(reached: str) -> None:
-                if reached == f"replace_for_boot: {point}":
-                    files.fence()
-                    scope.cancel()
-
-            files.at = at
-            with anyio.CancelScope() as scope:
-                await files.replace_for_boot(ROOT / "it", b"new")
-
-        run(work, disk)
+        disk = cut_off(f"replace_for_boot: {point}", lambda files: files.replace_for_boot(ROOT / "it", b"new"))
         assert scenery.snapshot(disk, ROOT)["it"] in {b"old", b"new"}
         return disk
 

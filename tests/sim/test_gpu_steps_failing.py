@@ -137,8 +137,7 @@ def test_what_happens_while_nvidia_ctk_runs_is_a_reason_as_well(spoil, failure):
         await here.submit(pods.VICTIM)
         await here.until(State.GENERATING, "victim")
         pods.renew_toolkit(here.world)
-        while not held_up.has_fired:
-            await trio.sleep(0.01)
+        await pods.met(held_up)
         mend = spoil(here.world)
         held_up.release()
         await pods.failed(here, failure)
@@ -184,8 +183,7 @@ def test_gpus_that_go_before_they_are_granted_are_a_reason(spoil, failure):
         await here.until(State.GENERATING, "victim")
         # What it does next is to write down that it is Partitioning.
         held_up = here.plant(Fault(id="held up", when=When(method="append", argument="victim/journal"), what=Hang()))
-        while not held_up.has_fired:
-            await trio.sleep(0.01)
+        await pods.met(held_up)
         mend = spoil(here.world)
         await trio.sleep(5.0)
         held_up.release()
@@ -259,8 +257,7 @@ def test_what_cannot_be_injected_is_a_reason_and_runsc_is_not_called(spoil, fail
         # It looks at the nodes before it makes anything.
         held_up = here.plant(Fault(id="held up", when=When(method="lstat", argument="nvidia-uvm$"), what=Hang()))
         await here.until(State.INJECTING, "victim")
-        while not held_up.has_fired:
-            await trio.sleep(0.01)
+        await pods.met(held_up)
         mend = spoil(here.world)
         held_up.release()
         await pods.failed(here, failure)

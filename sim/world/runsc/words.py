@@ -220,10 +220,6 @@ def _flags(words: Sequence[str], known: Mapping[str, bool]) -> tuple[dict[str, s
     while at < len(words) and words[at].startswith("-") and words[at] != "-":
         word = words[at]
         at += 1
-        long_name, equals, value = word[2:].partition("=")
-        if equals and word.startswith("--") and long_name in known:
-            found[long_name] = value
-            continue
         if word == "--":
             break
         name, equals, value = word[2 if word.startswith("--") else 1 :].partition("=")

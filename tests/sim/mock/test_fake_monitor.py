@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 from contextlib import contextmanager
+from pathlib import Path
 
 import anyio
 import attrs
@@ -12,6 +13,7 @@ import pytest
 import greenroom
 from actors.gpu.facts import ErrorFact, InventoryFact, XidFact, decode_lines
 from sim.mock.fake_hardware import MockHardware
+from sim.mock.layout import STATE_FILE
 from sim.mock.state import Fault
 from sim.world.nvml import Nvml, NvmlError, Return, Symbol
 from supervisor.host.composition import open_host_ports
@@ -90,18 +92,22 @@ def test_an_xid_is_told_at_once_however_long_it_is_to_the_next_look(node):
 def test_a_damaged_state_file_is_an_unknown_error_until_it_is_mended(node):
     with telling(node) as process:
         until(process, InventoryFact)
-        (node.directory / "mock-node.json").write_text("{")
+        damage(node.directory / STATE_FILE)
         assert until(process, ErrorFact).error == "NVML_ERROR_UNKNOWN"
         node.reset()
         assert len(until(process, InventoryFact).inventory.gpus) == 2
 
 
 def test_without_a_state_file_no_driver_is_loaded(node):
-    (node.directory / "mock-node.json").unlink()
+    (node.directory / STATE_FILE).unlink()
     with telling(node) as process:
         assert until(process, ErrorFact).error == "NVML_ERROR_DRIVER_NOT_LOADED"
         node.reset()
         assert len(until(process, InventoryFact).inventory.gpus) == 2
+
+
+def damage(path):
+    path.write_text("{")
 
 
 def code_of(call):
@@ -121,6 +127,25 @@ def test_a_fault_with_a_bound_is_counted_over_other_changes_of_the_state(node):
         codes.append(code_of(nvml.init))
         node.script(word)
     assert codes == [Return.UNKNOWN, Return.UNKNOWN, 0]
+
+
+def test_the_same_fault_goes_on_counting_when_it_was_gone_in_between(node):
+    scripted = attrs.evolve(node.state(), faults=(Fault(symbol=Symbol.INIT, what=int(Return.UNKNOWN), times_max=2),))
+    nvml = Nvml(MockHardware(node.directory), node.nvml)
+    codes = []
+    for state in (scripted, attrs.evolve(scripted, faults=()), scripted, scripted):
+        node.put(state)
+        codes.append(code_of(nvml.init))
+    assert codes == [Return.UNKNOWN, 0, Return.UNKNOWN, 0]
+
+
+@pytest.mark.parametrize(("spoil", "code"), [(Path.unlink, Return.DRIVER_NOT_LOADED), (damage, Return.UNKNOWN)])
+def test_what_was_scripted_is_over_with_a_state_file_that_cannot_be_read(node, spoil, code):
+    node.put(attrs.evolve(node.state(), faults=(Fault(symbol=Symbol.INIT, what=int(Return.GPU_NOT_FOUND)),)))
+    nvml = Nvml(MockHardware(node.directory), node.nvml)
+    assert code_of(nvml.init) is Return.GPU_NOT_FOUND
+    spoil(node.directory / STATE_FILE)
+    assert code_of(nvml.init) is code
 
 
 def test_an_xid_from_before_it_was_looked_at_is_not_told(node):
