@@ -22,8 +22,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from .bundle.seccomp import DEVICE_KINDS, S_IFMT
-from .pause_elf import UnsupportedMachineError
-from .static_elf import EM_AARCH64, EM_X86_64, ENTRY, static_elf
+from .static_elf import EM_AARCH64, EM_X86_64, ENTRY, of_machine, static_elf
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -153,10 +152,7 @@ def confine_elf(machine: str) -> bytes:
     Raises:
         UnsupportedMachineError: gVisor itself runs on no other.
     """
-    found = _MACHINES.get(machine)
-    if found is None:
-        message = f"no confine program for {machine!r}; known are {', '.join(sorted(_MACHINES))}"
-        raise UnsupportedMachineError(message)
+    found = of_machine(_MACHINES, machine, program="confine")
     program = filter_program(machine)
     fprog = ENTRY + _aligned(len(found.code(0, 0)))
     filter_at = fprog + _FPROG_BYTES

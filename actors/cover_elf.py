@@ -22,8 +22,7 @@ import struct
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from .pause_elf import UnsupportedMachineError
-from .static_elf import EM_AARCH64, EM_X86_64, ENTRY, static_elf
+from .static_elf import EM_AARCH64, EM_X86_64, ENTRY, of_machine, static_elf
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -123,10 +122,7 @@ def cover_elf(machine: str) -> bytes:
     Raises:
         UnsupportedMachineError: gVisor itself runs on no other.
     """
-    if machine not in _MACHINES:
-        message = f"no cover program for {machine!r}; known are {', '.join(sorted(_MACHINES))}"
-        raise UnsupportedMachineError(message)
-    number, code = _MACHINES[machine]
+    number, code = of_machine(_MACHINES, machine, program="cover")
     overlay = ENTRY + len(code(0, 0, 0))
     tmpfs = overlay + len(_OVERLAY)
     return static_elf(number, code(overlay, tmpfs, tmpfs + len(_TMPFS)) + _OVERLAY + _TMPFS + _TOP)

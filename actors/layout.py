@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from functools import cached_property
 from pathlib import Path
+from typing import Final
 
 import attrs
+
+CONTROL_SOCKET: Final = "control.sock"
+"""The name of the socket in the run directory, where clients and a worker meet."""
 
 
 @attrs.frozen

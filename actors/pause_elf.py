@@ -17,14 +17,10 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from .static_elf import EM_AARCH64, EM_X86_64, static_elf
+from .static_elf import EM_AARCH64, EM_X86_64, of_machine, static_elf
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-
-class UnsupportedMachineError(ValueError):
-    """Raised when there is no pause program for a machine's architecture."""
 
 
 @attrs.frozen
@@ -77,8 +73,5 @@ def pause_elf(machine: str) -> bytes:
     Raises:
         UnsupportedMachineError: gVisor itself runs on no other.
     """
-    found = _MACHINES.get(machine)
-    if found is None:
-        message = f"no pause program for {machine!r}; known are {', '.join(sorted(_MACHINES))}"
-        raise UnsupportedMachineError(message)
+    found = of_machine(_MACHINES, machine, program="pause")
     return static_elf(found.elf_number, found.code)

@@ -6,7 +6,12 @@ Source: System V ABI, "Object Files" (ELF-64).
 from __future__ import annotations
 
 import struct
-from typing import Final
+from typing import TYPE_CHECKING, Final, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_T = TypeVar("_T")
 
 _LOAD_ADDRESS: Final = 0x40_0000
 _EHDR_BYTES: Final = 64
@@ -25,6 +30,22 @@ ENTRY: Final = _LOAD_ADDRESS + _EHDR_BYTES + _PHDR_BYTES
 
 EM_X86_64: Final = 62
 EM_AARCH64: Final = 183
+
+
+class UnsupportedMachineError(ValueError):
+    """Raised when a program is not written for a machine's architecture."""
+
+
+def of_machine(table: Mapping[str, _T], machine: str, *, program: str) -> _T:
+    """Return what a program's table has for a machine as `uname -m` names it.
+
+    Raises:
+        UnsupportedMachineError: gVisor itself runs on no other.
+    """
+    if machine not in table:
+        message = f"no {program} program for {machine!r}; known are {', '.join(sorted(table))}"
+        raise UnsupportedMachineError(message)
+    return table[machine]
 
 
 def static_elf(elf_number: int, code: bytes) -> bytes:

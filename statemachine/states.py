@@ -40,6 +40,8 @@ class State(enum.StrEnum):
 
 RESTING: Final = frozenset({State.RUNNING, State.SUSPENDED, State.FAILED})
 FINAL: Final = frozenset({State.TERMINATED})
+INACTIVE: Final = FINAL | {State.SUSPENDED, State.FAILED}
+"""Without an activation: nothing of the actor runs, or is about to."""
 STARTING: Final = (
     State.ASSIGNED,
     State.DETECTING,

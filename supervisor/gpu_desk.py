@@ -15,8 +15,8 @@ import structlog
 from actors.gpu.detection import judge, look_for_nodes, require_nodes
 from actors.gpu.inventory import Inventory
 from actors.gpu.partition import Pool, admit, grant, lost_grants, release
-from actors.gpu.view import SILENT, NvmlAnswers
-from actors.steps.partition import claims_of
+from actors.gpu.view import SILENT, NvmlAnswers, unanswered
+from actors.steps.partition import claims_by_container
 from statemachine.events import GpuLost
 from statemachine.problem import Problem, ProblemError, Step
 from statemachine.reasons import Reason
@@ -176,7 +176,7 @@ class WorkerGpus:
         Raises:
             ProblemError: GpuNotDetected, CdiModeRequired, MigUnsupported, InsufficientGpus, which names the holders.
         """
-        claims = claims_of(assignment)
+        claims = claims_by_container(assignment)
         if not any(claim.count for claim in claims) or self.pool.ticket(assignment.uid) is not None:
             return False
         try:
@@ -259,8 +259,7 @@ class WorkerGpus:
         view = self._watch.view
         if view is SILENT or isinstance(view, NvmlAnswers):
             return ()
-        message = f"NVML does not answer: {view.why}"
-        return (Problem(step=Step.DETECT, reason=Reason.NVML_UNAVAILABLE, subject="nvml", message=message),)
+        return (unanswered(view, step=Step.DETECT),)
 
     def held_by(self, uid: str) -> dict[str, tuple[str, ...]]:
         """The UUIDs of each container of an actor, by ordinal."""

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Final
 import anyio
 import structlog
 
-from actors.gpu.facts import ErrorFact, FactError, XidFact, decode_lines
-from actors.gpu.view import SILENT, NvmlAnswers, NvmlFails, after, after_monitor_ended
+from actors.gpu.facts import FactError, XidFact, decode_lines, is_of_nvml
+from actors.gpu.view import SILENT, NvmlFails, after, after_monitor_ended
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -149,7 +149,7 @@ class GpuWatch:
         if isinstance(fact, XidFact):
             _log.warning("xid", gpu=fact.gpu, xid=fact.xid)
         view = after(self._view, fact)
-        is_word = isinstance(view, NvmlAnswers) or (isinstance(fact, ErrorFact) and fact.gpu is None)
+        is_word = is_of_nvml(fact)
         if is_word:
             self._has_failed = isinstance(view, NvmlFails)
         self._replace(view, has_spoken=self._has_spoken or is_word)

@@ -22,7 +22,7 @@ from statemachine.actor import Actor, By, OnDrain, Pending, Snapshot
 from statemachine.machine import Ignored, Outcome, Refused, Transition, begin, step
 from statemachine.problem import Problem, ProblemError, Step
 from statemachine.reasons import Reason
-from statemachine.states import FINAL, RESTING, STEP_OF, State
+from statemachine.states import FINAL, INACTIVE, RESTING, STEP_OF
 from supervisor.chronicle import Chronicle
 from supervisor.mailbox import Adoption, ClosedMailboxError, Letter, Mailbox
 from supervisor.step_runner import Performer, RunningStep, StepRunner, internal
@@ -112,7 +112,7 @@ class Life:
         # Answered, and not only queued: what was asked of a resting actor before this may be about to make it run.
         with contextlib.suppress(ProblemError):
             await self.ask(e.DrainRequested(on_drain=on_drain, problem=draining()))
-        while self.actor.state not in FINAL | {State.SUSPENDED, State.FAILED} and not self.ended.is_set():
+        while self.actor.state not in INACTIVE and not self.ended.is_set():
             await self.changed()
 
     async def ask(self, event: Event, adoption: Adoption | None = None) -> Outcome:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import anyio
 
-from actors.gpu.facts import ErrorFact, FactError, InventoryFact, decode_lines
+from actors.gpu.facts import FactError, decode_lines, is_of_nvml
 from actors.gpu.view import SILENT, NvmlFails, after, after_monitor_ended
 
 if TYPE_CHECKING:
@@ -37,6 +37,6 @@ async def _answer(monitor: GpuMonitor) -> View:
         facts, rest = decode_lines(rest + data)
         for fact in facts:
             view = after(view, fact)
-        if any(isinstance(fact, InventoryFact) or (isinstance(fact, ErrorFact) and fact.gpu is None) for fact in facts):
+        if any(map(is_of_nvml, facts)):
             return view
     return after_monitor_ended(view, "the monitor ended without an answer")

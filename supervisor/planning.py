@@ -29,7 +29,7 @@ from actors.gpu.spec_inventory import UNKNOWN_MAJOR, nodes_as_specified
 from actors.layout import StateDir
 from actors.steps.bundles import require_no_gpus
 from actors.steps.inject import identity_path, links_directory, look_at_granted
-from actors.steps.partition import claims_of as claims_by_container
+from actors.steps.partition import claims_by_container
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

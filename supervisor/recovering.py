@@ -25,7 +25,7 @@ from statemachine.actor import Snapshot
 from statemachine.events import Finding, Recovered
 from statemachine.problem import Problem, ProblemError, Step
 from statemachine.reasons import Reason
-from statemachine.states import FINAL, State
+from statemachine.states import INACTIVE, State
 from supervisor.life import Entrance
 from supervisor.memory import adapt, first_memory
 
@@ -155,7 +155,7 @@ async def _named(ports: Ports, assignment: WorkerAssignment) -> Snapshot | None:
 
 
 def _entrance(actor: Actor, assignment: WorkerAssignment) -> Entrance | Event:
-    if actor.state in FINAL | {State.SUSPENDED, State.FAILED}:
+    if actor.state in INACTIVE:
         return Entrance.AT_REST
     if actor.last_good is None:
         hint = f"There is no snapshot of it: `greenroom resume {assignment.uid}` starts it anew."

@@ -18,7 +18,7 @@ import structlog
 from actors.layout import StateDir
 from statemachine.problem import Problem, ProblemError, Step
 from statemachine.reasons import Reason
-from statemachine.states import State
+from statemachine.states import INACTIVE, State
 from supervisor import control, operations
 from supervisor.admitting import Admission
 from supervisor.control import ControlServer
@@ -156,11 +156,7 @@ async def _drain(worker: Worker, settings: Settings) -> None:
     with anyio.move_on_after(settings.drain_timeout_s) as patience:
         await worker.drain()
     if patience.cancelled_caught:
-        left = [
-            life.uid
-            for life in worker.lives
-            if life.actor.state not in {State.TERMINATED, State.SUSPENDED, State.FAILED}
-        ]
+        left = [life.uid for life in worker.lives if life.actor.state not in INACTIVE]
         _log.error("drain", reason=str(Reason.STEP_DEADLINE_EXCEEDED), left=left)
 
 

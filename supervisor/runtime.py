@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from actors.pause_elf import UnsupportedMachineError, pause_elf
+from actors.pause_elf import pause_elf
 from actors.runsc.flags import GlobalFlags
 from actors.runsc.nvproxy import SupportedDrivers
 from actors.runsc.version import runtime_version
+from actors.static_elf import UnsupportedMachineError
 from actors.steps.stage import Runtime
 from statemachine.problem import Problem, ProblemError, Step
 from statemachine.reasons import Reason

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from actors.layout import CONTROL_SOCKET
 from actors.ports import DriverPlaces
 from actors.runsc.nvproxy import Nvproxy
 from statemachine.actor import OnDrain
@@ -70,4 +71,4 @@ class Settings:
     @property
     def control_socket(self) -> Path:
         """Where clients and server meet."""
-        return self.run_dir / "control.sock"
+        return self.run_dir / CONTROL_SOCKET

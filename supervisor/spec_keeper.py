@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 import anyio
 import attrs
@@ -21,15 +21,13 @@ import structlog
 
 from actors.codec import rfc3339
 from actors.gpu.generating import PRIVATE_PREFIX, output_flag
-from actors.gpu.host_specs import HostSpecs
-from actors.gpu.pod_specs import PodSpecs
 from actors.gpu.spec_identity import still_hold
 from actors.gpu.toolkit import ToolkitHungError
 from actors.layout import StateDir
 from actors.ports import DeadlineExceededError
 from statemachine.problem import Problem, ProblemError, Step
 from statemachine.reasons import Reason
-from supervisor.settings import CdiSource
+from supervisor.spec_source import spec_source_of
 from supervisor.step_runner import internal
 
 if TYPE_CHECKING:
@@ -43,6 +41,7 @@ if TYPE_CHECKING:
     from actors.gpu.inventory import Inventory
     from actors.ports import Ports, ProcessIdentity
     from supervisor.settings import Settings
+    from supervisor.spec_source import SpecSource
 
 KEPT_MAX: Final = 2
 """How many specs stay on disk that no actor uses, the newest: a pod that goes back and forth finds them again."""
@@ -55,22 +54,6 @@ KILL_S: Final = 5.0
 _IDENTITY: Final = re.compile(r"[0-9a-f]{16}")
 
 _log = structlog.get_logger("greenroom.gpus")
-
-
-class SpecSource(Protocol):
-    """Where specs come from: `PodSpecs`, `HostSpecs`."""
-
-    async def watched(self) -> tuple[Path, ...]:
-        """The directories in which something comes when a spec can be had, or another one."""
-        ...
-
-    async def make(self, inventory: Inventory, driver: str, last: MadeSpec | None) -> MadeSpec:
-        """The spec for these GPUs; the last one where it is still right.
-
-        Raises:
-            ProblemError: of the step generate.
-        """
-        ...
 
 
 @attrs.frozen(kw_only=True)
@@ -340,18 +323,13 @@ def spec_keeper_of(ports: Ports, settings: Settings, *, in_use: Callable[[], Col
         in_use: the identities of the specs that actors use.
     """
     directory = StateDir(settings.state_dir).cdi
-    source: SpecSource
-    if settings.cdi_source is CdiSource.HOST:
-        source = HostSpecs(files=ports.files, wall=ports.wall, places=settings.places)
-    else:
-        source = PodSpecs(
-            files=ports.files,
-            processes=ports.processes,
-            wall=ports.wall,
-            directory=directory,
-            places=settings.places,
-            toolkit_dir=settings.toolkit_dir,
-        )
+    source = spec_source_of(
+        ports,
+        source=settings.cdi_source,
+        places=settings.places,
+        toolkit_dir=settings.toolkit_dir,
+        directory=directory,
+    )
     return SpecKeeper(ports=ports, directory=directory, source=source, in_use=in_use)
 
 

@@ -19,10 +19,10 @@ from actors.journal import Journal
 from actors.steps.assign import write_assignment
 from actors.steps.performer import Steps
 from actors.steps.stage import Stage
-from statemachine.actor import Resource
 from statemachine.problem import Problem, ProblemError, Step
 from statemachine.reasons import Reason
 from statemachine.states import FINAL, State
+from supervisor.gpus_at_rest import GpusAtRest
 from supervisor.life import Entrance, Life, draining
 from supervisor.mailbox import ClosedMailboxError
 from supervisor.memory import successor_memory
@@ -48,7 +48,6 @@ if TYPE_CHECKING:
 TOMBSTONE_S: Final = 24 * 3600.0
 """How long the generation of a terminated actor is remembered."""
 TOMBSTONES_MAX: Final = 10_000
-_NEEDS_NO_GPU: Final = FINAL | {State.SUSPENDED, State.FAILED}
 
 _log = structlog.get_logger("greenroom.worker")
 
@@ -80,7 +79,7 @@ class Worker:
         self.draining = False
         self._ports, self._scope, self._performer_for = ports, scope, performer_for
         self._lives: dict[str, Life] = {}
-        self._without_gpus = set[str]()
+        self._gpus_at_rest = GpusAtRest(gpus)
         self._ended_at_s: dict[str, float] = {}
         self._oldest_end_s = math.inf
         self._arrived = anyio.Event()
@@ -234,8 +233,7 @@ class Worker:
             if not await status_stands(self._ports.files, self.state_dir.actor(life.uid), self.status_of(life)):
                 await self._tell(life)
             return
-        if actor.state in _NEEDS_NO_GPU:
-            self._without_gpus.add(assignment.uid)  # long since, so that it may book before its loop has begun
+        self._gpus_at_rest.find(assignment.uid, actor.state)
         self._lives[assignment.uid] = life
         self._start(life, entrance)
 
@@ -325,26 +323,12 @@ class Worker:
 
     async def _tell_in(self, directory: ActorDir, life: Life) -> None:
         """Settle what follows from the actor's state, and replace its status.json."""
-        self._settle_gpus(life)
+        self._gpus_at_rest.settle(life)
         try:
             await write_status(self._ports.files, directory, self.status_of(life))
         except OSError as error:
             message = error.strerror or str(error)
             _log.error("unwritten", actor=life.uid, reason=str(Reason.STATE_UNWRITABLE), message=message)
-
-    def _settle_gpus(self, life: Life) -> None:
-        """Who comes to a state in which nothing of it runs needs no GPUs: neither a grant nor a booking.
-
-        It is done when it comes there, and not while it stays: then it may have booked to go on; as it has, where it
-        only passes by because a kept request is about to be followed. A grant that could not be undone is kept, since
-        what could not be ended may still use it.
-        """
-        if life.actor.state not in _NEEDS_NO_GPU:
-            self._without_gpus.discard(life.uid)
-        elif life.uid not in self._without_gpus and not (life.follows or life.begins_anew):
-            self._without_gpus.add(life.uid)
-            if Resource.GRANT not in life.actor.held:
-                self.gpus.give_back(life.uid)
 
     async def _put_back(self, uid: str, before: Life | None) -> None:
         """What was not begun has not moved the generation: neither here nor, as far as it can be written, on disk."""
@@ -374,7 +358,7 @@ class Worker:
                 del self._ended_at_s[uid]
             elif place < surplus or self._ended_at_s[uid] < forgotten_s:
                 del self._ended_at_s[uid], self._lives[uid]
-                self._without_gpus.discard(uid)
+                self._gpus_at_rest.forget(uid)
         self._oldest_end_s = min(self._ended_at_s.values(), default=math.inf)
 
     def _has_ended(self, life: Life) -> None:

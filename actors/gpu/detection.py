@@ -36,7 +36,7 @@ _NODE: Final = re.compile(r"nvidia(0|[1-9]\d{0,2})", re.ASCII)
 _MOUNTINFO_BYTES_MAX: Final = 16 << 20
 _MOUNT_POINT: Final = 4
 _OCTAL: Final = re.compile(r"\\([0-7]{3})", re.ASCII)
-_LEGACY_HINT: Final = (
+LEGACY_HINT: Final = (
     "Configure the device plugin for cdi-cri or cdi-annotations, or set the mode of the NVIDIA container runtime to"
     " cdi; then start the pod anew."
 )
@@ -97,7 +97,7 @@ def require_nodes(seen: Seen) -> None:
     if seen.covers:
         message = f"the pod was started in NVIDIA legacy mode: {_listed(seen.covers)} covers what the driver tells"
         problem = _problem(Reason.CDI_MODE_REQUIRED, seen.covers[0], message)
-        raise ProblemError(attrs.evolve(problem, hint=_LEGACY_HINT))
+        raise ProblemError(attrs.evolve(problem, hint=LEGACY_HINT))
 
 
 def judge(seen: Seen, view: View) -> Detected:
@@ -117,15 +117,6 @@ def judge(seen: Seen, view: View) -> Detected:
         message = f"{_present(seen)}, 0 usable: NVML does not know {_listed(_paths(seen.minors))}; {told}"
         raise ProblemError(_problem(Reason.NVML_UNAVAILABLE, "nvml", message))
     return Detected(inventory=Inventory(gpus), driver=view.driver, warnings=tuple(_warnings(seen, view)))
-
-
-async def detect(files: Files, places: DriverPlaces, view: View) -> Inventory:
-    """The GPUs of the pod, for who has waited for NVML already.
-
-    Raises:
-        ProblemError: GpuNotDetected, CdiModeRequired, NvmlUnavailable.
-    """
-    return judge(await look_for_nodes(files, places), view).inventory
 
 
 # ------------------------------------------------------------------------------------------------------ what is there

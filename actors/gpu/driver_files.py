@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from statemachine.problem import Problem, ProblemError, Step
 from statemachine.reasons import Reason
 
-from .driver_folders import FURTHER, SEARCHED
+from .driver_folders import FURTHER, NVML, SEARCHED
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from actors.ports import Files
 
-_NVML: Final = "libnvidia-ml.so.1"
 _VERSIONED: Final = re.compile(r"lib(?:cuda|nvidia-ml)\.so\.(\d{3,}\.\d+(?:\.\d+)?)", re.ASCII)
 
 
@@ -32,11 +31,11 @@ def library_folders(driver_root: Path) -> tuple[Path, ...]:
     return tuple(driver_root / name for name in (*SEARCHED, *FURTHER))
 
 
-async def library_folder(files: Files, driver_root: Path) -> Path | None:
-    """The directory that holds the driver's libraries, judged by NVML's; None when there is none below the root."""
+async def library_folder(files: Files, driver_root: Path, name: str = NVML) -> Path | None:
+    """The directory that holds the driver's libraries, judged by this one; None when there is none below the root."""
     for folder in library_folders(driver_root):
         with suppress(OSError):
-            if await files.stat(folder / _NVML) is not None:
+            if await files.stat(folder / name) is not None:
                 return folder
     return None
 

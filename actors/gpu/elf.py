@@ -12,7 +12,7 @@ Source: System V ABI, "Object Files" (ELF-64) and "Dynamic Linking".
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import attrs
 
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from actors.ports import Files
+
+_T = TypeVar("_T")
 
 SONAME_BYTES_MAX: Final = 255
 _SEGMENTS_MAX: Final = 256
@@ -42,7 +44,7 @@ _NEEDED_MAX: Final = 256
 
 
 class ElfError(ValueError):
-    """Raised when a file is no shared library that can be read; the message says what is wrong with it."""
+    """Raised when a file is no library or program that can be read; the message says what is wrong with it."""
 
 
 @attrs.frozen
@@ -99,14 +101,7 @@ async def read_soname(files: Files, path: Path) -> str | None:
         ElfError: it is no shared library that can be read.
         OSError: the file cannot be read.
     """
-    reader = _reader()
-    try:
-        want = next(reader)
-        while True:
-            want = reader.send(await files.read_from(path, offset_bytes=want.offset_bytes, limit_bytes=want.size_bytes))
-    except StopIteration as ended:
-        found: str | None = ended.value
-        return found
+    return await _told_by(_reader(), files, path)
 
 
 async def read_linkage(files: Files, path: Path) -> Linkage:
@@ -116,13 +111,16 @@ async def read_linkage(files: Files, path: Path) -> Linkage:
         ElfError: it is neither, or cannot be read as one.
         OSError: the file cannot be read.
     """
-    reader = _linkage_reader()
+    return await _told_by(_linkage_reader(), files, path)
+
+
+async def _told_by(reader: Generator[_Want, bytes, _T], files: Files, path: Path) -> _T:
     try:
         want = next(reader)
         while True:
             want = reader.send(await files.read_from(path, offset_bytes=want.offset_bytes, limit_bytes=want.size_bytes))
     except StopIteration as ended:
-        found: Linkage = ended.value
+        found: _T = ended.value
         return found
 
 
@@ -142,7 +140,7 @@ def _reader() -> Generator[_Want, bytes, str | None]:
     if left <= 0:
         raise ElfError("its SONAME is outside its table of strings")
     offset_bytes = _offset(segments, entries[_DT_STRTAB] + begin)
-    return _name((yield _Want(offset_bytes, min(left, SONAME_BYTES_MAX + 1))))
+    return _string((yield _Want(offset_bytes, min(left, SONAME_BYTES_MAX + 1))), "SONAME")
 
 
 def _linkage_reader() -> Generator[_Want, bytes, Linkage]:
@@ -215,10 +213,6 @@ def _offset(segments: list[_Segment], address: int) -> int:
         if segment.type == _PT_LOAD and segment.address <= address < segment.address + segment.file_bytes:
             return segment.offset_bytes + address - segment.address
     raise ElfError("its strings are in no segment")
-
-
-def _name(data: bytes) -> str:
-    return _string(data, "SONAME")
 
 
 def _string(data: bytes, what: str) -> str:

@@ -165,6 +165,11 @@ class ErrorFact:
 Fact = InventoryFact | ProcessesFact | XidFact | ErrorFact
 
 
+def is_of_nvml(fact: Fact) -> bool:
+    """Whether it says that NVML as a whole answers, or that it does not."""
+    return isinstance(fact, InventoryFact) or (isinstance(fact, ErrorFact) and fact.gpu is None)
+
+
 def encode(fact: Fact) -> bytes:
     """The line of a fact, its newline included."""
     document = {"v": PROTOCOL, **_WRITERS[type(fact)](fact)}

@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 CONTROL_NODES: Final = ("/dev/nvidiactl", "/dev/nvidia-uvm")
 """Without these two no program reaches a GPU."""
 GPU_NODE: Final = re.compile(r"/dev/nvidia(\d+)", re.ASCII)
+GPU_MAJOR: Final = 195
+"""The one major that Linux keeps for NVIDIA's GPUs and their control node."""
 _CAPABILITY_NODES: Final = "/dev/nvidia-caps/"
 _ALL: Final = "all"
-_MAJOR: Final = 195
-"""The one major that Linux keeps for NVIDIA's GPUs and their control node."""
 _NAMES_SHOWN: Final = 32
 
 
@@ -75,7 +75,7 @@ def device_of(spec: Spec, gpu: Gpu) -> Device:
         more = ", …" if len(names) > _NAMES_SHOWN else ""
         known = ", ".join(names[:_NAMES_SHOWN]) + more
         raise _unresolved(spec.qualified(gpu.uuid), f"unknown, and no device has just {gpu.path}; known: {known}")
-    if any(node.path.startswith(_CAPABILITY_NODES) for node in found.container_edits.device_nodes):
+    if is_mig_device(found):
         message = f"{spec.qualified(found.name)} is a MIG device"
         raise ProblemError(
             Problem(
@@ -85,9 +85,14 @@ def device_of(spec: Spec, gpu: Gpu) -> Device:
     return found
 
 
+def is_mig_device(device: Device) -> bool:
+    """Whether a device of a spec is a part of a GPU: only such a one has capability nodes."""
+    return any(node.path.startswith(_CAPABILITY_NODES) for node in device.container_edits.device_nodes)
+
+
 def is_gpu(major: int | None, minor: int | None) -> bool:
     """Whether these are the numbers of a GPU's node."""
-    return major == _MAJOR and minor is not None and minor <= MINOR_MAX
+    return major == GPU_MAJOR and minor is not None and minor <= MINOR_MAX
 
 
 def host_nodes(

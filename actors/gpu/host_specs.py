@@ -21,13 +21,12 @@ from actors.cdi import DEFAULT_DIRECTORIES, Device, Spec, merged, minimum_versio
 from statemachine.problem import Problem, ProblemError, Step
 from statemachine.reasons import Reason
 
-from .checked_specs import MadeSpec, require_usable, stamps_for, with_libraries
+from .checked_specs import MadeSpec, require_right, require_usable, stamps_for, with_libraries
 from .desk import KeptSpec
 from .granted_edits import device_of
-from .host_look import all_edits, look_at
+from .host_look import all_edits
 from .links import is_library
-from .rerooting import Rerooting
-from .spec_check import problems_of
+from .rerooting import Rerooting, with_edits
 from .spec_identity import identity_of
 
 if TYPE_CHECKING:
@@ -60,7 +59,7 @@ class HostSpecs:
 
     async def watched(self) -> tuple[Path, ...]:
         """The directories in which something comes when a spec or a device does."""
-        return (*map(Path, self._directories), self._dev)
+        return (*map(Path, self._directories), self._places.dev_root / "dev")
 
     async def make(self, inventory: Inventory, driver: str, last: MadeSpec | None) -> MadeSpec:
         """The spec for these GPUs, as the files say now.
@@ -81,10 +80,6 @@ class HostSpecs:
         kept = KeptSpec(identity=identity, path=Path(paths[0]), spec=spec, driver=driver, toolkit=None, libraries=())
         return MadeSpec(kept=await with_libraries(self._files, kept), stamps=stamps)
 
-    @property
-    def _dev(self) -> Path:
-        return self._places.dev_root / "dev"
-
     async def _fitting(
         self, spec: Spec, inventory: Inventory, files: tuple[Path, ...]
     ) -> tuple[Spec, tuple[Stamp, ...] | None]:
@@ -94,17 +89,18 @@ class HostSpecs:
             ProblemError: none is; what is wrong with the one that is nearest.
         """
         nearest: tuple[Problem, ...] = ()
+        directories = await self.watched()
         for view in views(spec, self._places):
-            directories = (*map(Path, self._directories), self._dev)
             stamps = await stamps_for(
                 self._files, view, directories=directories, others=files, now_s=self._wall.now_s()
             )
-            look = await look_at(self._files, view)
-            problems = problems_of(view, inventory, lstat=look.lstat, exists=look.exists)
-            if not problems:
+            try:
+                await require_right(self._files, view, inventory)
+            except ProblemError as error:
+                if not nearest or len(error.problems) < len(nearest):
+                    nearest = error.problems
+            else:
                 return view, stamps
-            if not nearest or len(problems) < len(nearest):
-                nearest = problems
         raise ProblemError(*nearest)
 
 
@@ -153,8 +149,7 @@ def _viewed(spec: Spec, nodes: Rerooting, files: Rerooting) -> Spec:
     def edits(given: ContainerEdits) -> ContainerEdits:
         return attrs.evolve(files.edits(given), device_nodes=nodes.edits(given).device_nodes)
 
-    devices = tuple(attrs.evolve(each, container_edits=edits(each.container_edits)) for each in spec.devices)
-    return attrs.evolve(spec, devices=devices, container_edits=edits(spec.container_edits))
+    return with_edits(spec, edits)
 
 
 def _driver_root(spec: Spec) -> str:
@@ -203,12 +198,15 @@ def _best(specs: Sequence[tuple[str, Spec]], gpu: Gpu) -> tuple[str, Spec, Devic
 
 def _whole(specs: Sequence[tuple[str, Spec]], inventory: Inventory) -> tuple[Spec, tuple[str, ...]] | None:
     """The file that has all GPUs as surely as any has each of them."""
-    for surety in range(3):
-        for path, spec in specs:
-            ranks = [_rank(spec, gpu) for gpu in inventory.usable]
-            if all(rank is not None and rank[0] <= surety for rank in ranks):
-                return spec, (path,)
-    return None
+    whole: list[tuple[int, str, Spec]] = []
+    for path, spec in specs:
+        ranks = [rank for gpu in inventory.usable if (rank := _rank(spec, gpu)) is not None]
+        if len(ranks) == len(inventory.usable):
+            whole.append((max((surety for surety, _ in ranks), default=0), path, spec))
+    if not whole:
+        return None
+    _, path, spec = min(whole, key=lambda each: each[0])
+    return spec, (path,)
 
 
 def _unresolved(gpu: Gpu, registry: Registry, specs: Sequence[tuple[str, Spec]], directories: Sequence[str]) -> Problem:

@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from actors.cdi import ContainerEdits, DeviceNode, Hook, Mount, Spec
 
 _PROGRAM_IN_CONTAINER: Final = frozenset({"startContainer"})
@@ -53,8 +55,7 @@ class Rerooting:
         """A spec with the paths of its hosts rewritten; the same one when both roots are."""
         if self.old == self.new:
             return spec
-        devices = (attrs.evolve(each, container_edits=self.edits(each.container_edits)) for each in spec.devices)
-        return attrs.evolve(spec, devices=tuple(devices), container_edits=self.edits(spec.container_edits))
+        return with_edits(spec, self.edits)
 
     def edits(self, edits: ContainerEdits) -> ContainerEdits:
         """Edits with the paths of their hosts rewritten."""
@@ -94,6 +95,12 @@ class Rerooting:
         """Also both halves of `target::link`, as create-symlinks takes it."""
         target, separator, link = argument.partition(_LINK)
         return f"{self.path(target)}{separator}{self.path(link)}"
+
+
+def with_edits(spec: Spec, change: Callable[[ContainerEdits], ContainerEdits]) -> Spec:
+    """A spec with all of its edits changed: the common ones, and those of each device."""
+    devices = tuple(attrs.evolve(each, container_edits=change(each.container_edits)) for each in spec.devices)
+    return attrs.evolve(spec, devices=devices, container_edits=change(spec.container_edits))
 
 
 def rerooted(spec: Spec, old: str, new: str) -> Spec:

@@ -12,7 +12,8 @@ import attrs
 
 from actors.cdi import HostNode
 
-from .granted_edits import GPU_NODE
+from .granted_edits import GPU_MAJOR, GPU_NODE, is_mig_device
+from .host_look import all_edits
 from .inventory import MINOR_MAX, Gpu, Inventory
 
 if TYPE_CHECKING:
@@ -23,11 +24,9 @@ if TYPE_CHECKING:
 MODEL: Final = "not told by the CDI spec"
 UNKNOWN_MAJOR: Final = 511
 """The first that Linux gives to a driver that has no number of its own."""
-_CAPABILITY_NODES: Final = "/dev/nvidia-caps/"
 _UUID: Final = "GPU-"
 _CONTROL_NODE: Final = "/dev/nvidiactl"
 _CONTROL_MINOR: Final = 255
-_GPU_MAJOR: Final = 195
 _MODE: Final = 0o666
 
 
@@ -54,7 +53,7 @@ def spec_inventory(spec: Spec) -> SpecInventory:
         its = tuple(_minors(device))
         for minor in its:
             minors.setdefault(minor, set()).update({device.name} if len(its) == 1 else ())
-        if any(node.path.startswith(_CAPABILITY_NODES) for node in device.container_edits.device_nodes):
+        if is_mig_device(device):
             mig.update(its)
     named = {minor: min(uuids) for minor, names in minors.items() if (uuids := set(filter(_is_uuid, names)))}
     gpus = [
@@ -90,14 +89,13 @@ class SpecifiedNodes:
 
 def nodes_as_specified(spec: Spec) -> SpecifiedNodes:
     """The nodes of a spec with the numbers that it says, or NVIDIA always has; others, as nvidia-uvm's, are unknown."""
-    edits = (spec.container_edits, *(device.container_edits for device in spec.devices))
     found: dict[str, HostNode] = {}
     unknown: dict[str, None] = {}
-    for node in (node for each in edits for node in each.device_nodes):
+    for node in (node for edits in all_edits(spec) for node in edits.device_nodes):
         gpu = GPU_NODE.fullmatch(node.path)
         major, minor = node.major, node.minor
         if not major and (gpu or node.path == _CONTROL_NODE):
-            major, minor = _GPU_MAJOR, int(gpu[1]) if gpu else _CONTROL_MINOR
+            major, minor = GPU_MAJOR, int(gpu[1]) if gpu else _CONTROL_MINOR
         elif not major:
             major = UNKNOWN_MAJOR
             unknown[node.source] = None

@@ -59,7 +59,7 @@ F: Final = ToolkitFailure
 _WORDS: Final = tuple(
     (failure, re.compile(pattern))
     for failure, pattern in (
-        (F.CRASHED, r"^(?:panic|fatal error): "),
+        (F.CRASHED, _PANIC.pattern),
         (F.LIBRARY_INCOMPLETE, r"symbol lookup error|undefined symbol"),
         (F.LIBRARY_NOT_FOUND, r"\bERROR_LIBRARY_NOT_FOUND\b"),
         (F.VERSION_MISMATCH, r"(?i)driver/library version mismatch"),

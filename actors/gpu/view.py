@@ -99,8 +99,13 @@ def inventory_of(view: View, *, step: Step) -> Inventory:
     """
     if isinstance(view, NvmlAnswers):
         return view.inventory
+    raise ProblemError(unanswered(view, step=step))
+
+
+def unanswered(view: NvmlFails, *, step: Step) -> Problem:
+    """NvmlUnavailable, with why."""
     message = f"NVML does not answer: {view.why}"
-    raise ProblemError(Problem(step=step, reason=Reason.NVML_UNAVAILABLE, subject="nvml", message=message))
+    return Problem(step=step, reason=Reason.NVML_UNAVAILABLE, subject="nvml", message=message)
 
 
 def _last(view: View) -> NvmlAnswers | None:

@@ -118,7 +118,7 @@ class Runsc:
         Raises:
             ProblemError: see `run`; RuntimeFailed when there is no pid.
         """
-        call = attrs.evolve(_call(Step.CREATE, "create", target), nvidia_driver=self.nvidia_driver)
+        call = _call(Step.CREATE, "create", target, nvidia_driver=self.nvidia_driver)
         pid_file = self._pid_file(target)
         words_ = argv.create(target.id, bundle=bundle, pid_file=pid_file)
         await self.run(call, words_, deadline_s=self.deadlines.create_s, output=output)
@@ -145,7 +145,7 @@ class Runsc:
 
         Nothing runs before the last container is restored.
         """
-        call = attrs.evolve(_call(Step.RESTORE, "restore", target), nvidia_driver=self.nvidia_driver)
+        call = _call(Step.RESTORE, "restore", target, nvidia_driver=self.nvidia_driver)
         pid_file = self._pid_file(target)
         words_ = argv.restore(target.id, bundle=bundle, image=image, pid_file=pid_file)
         await self.run(call, words_, deadline_s=self.deadlines.restore_s, output=output)
@@ -380,8 +380,8 @@ class Runsc:
             raise ProblemError(_problem(call, Reason.RUNTIME_FAILED, message)) from error
 
 
-def _call(step: Step, verb: str, target: Target) -> Call:
-    return Call(step=step, verb=verb, subject=target.name, secrets=target.secrets)
+def _call(step: Step, verb: str, target: Target, *, nvidia_driver: str | None = None) -> Call:
+    return Call(step=step, verb=verb, subject=target.name, secrets=target.secrets, nvidia_driver=nvidia_driver)
 
 
 def _problem(call: Call, reason: Reason, message: str) -> Problem:

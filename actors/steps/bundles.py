@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
     from actors.assignment import Container
     from actors.runsc.flags import GlobalFlags
+    from actors.runsc.nvproxy import NvproxyChoice
     from actors.steps.stage import Stage
     from actors.strict_json import JsonObject
 
@@ -57,7 +58,7 @@ async def bundles_of(stage: Stage, containers: Sequence[Container], *, step: Ste
     made, stage.plan = stage.plan, None  # taken once: no id is ever used twice
     if made is not None and made.names == names:
         return made
-    if claims_of(stage.assignment.containers) is not Claims.NONE:
+    if _claims(stage) is not Claims.NONE:
         message = f"no devices were injected for {', '.join(names)}"
         raise ValueError(message)
     return await prepare(stage, containers, step=step)
@@ -126,9 +127,8 @@ def flags_of(stage: Stage) -> GlobalFlags:
 
     From the claims alone, so that a snapshot's are those of its restore.
     """
-    runtime, claims = stage.runtime, claims_of(stage.assignment.containers)
-    choice = decide(claims, runtime.nvproxy, runtime.version)
-    return runtime.flags.more(extra=(*choice.flags, *seccomp.flags_for(claims)), annotations=choice.annotations)
+    choice, filters = _nvproxy(stage), seccomp.flags_for(_claims(stage))
+    return stage.runtime.flags.more(extra=(*choice.flags, *filters), annotations=choice.annotations)
 
 
 async def require_known_driver(stage: Stage, *, step: Step) -> None:
@@ -145,9 +145,15 @@ async def require_known_driver(stage: Stage, *, step: Step) -> None:
 
 def nvidia_driver(stage: Stage) -> str | None:
     """The driver that this actor's sandbox passes calls on to; None where it passes none on."""
-    runtime = stage.runtime
-    choice = decide(claims_of(stage.assignment.containers), runtime.nvproxy, runtime.version)
-    return stage.spec.driver if stage.spec is not None and choice.is_on else None
+    return stage.spec.driver if stage.spec is not None and _nvproxy(stage).is_on else None
+
+
+def _claims(stage: Stage) -> Claims:
+    return claims_of(stage.assignment.containers)
+
+
+def _nvproxy(stage: Stage) -> NvproxyChoice:
+    return decide(_claims(stage), stage.runtime.nvproxy, stage.runtime.version)
 
 
 def driver(stage: Stage) -> Runsc:
@@ -160,7 +166,7 @@ def driver(stage: Stage) -> Runsc:
         processes=stage.ports.processes,
         files=stage.ports.files,
         root=stage.activation / RUNSC_ROOT,
-        confine=None if claims_of(stage.assignment.containers) is Claims.NONE else confine_path(stage.activation),
+        confine=None if _claims(stage) is Claims.NONE else confine_path(stage.activation),
         nvidia_driver=nvidia_driver(stage),
     )
 
@@ -188,7 +194,7 @@ class _Writing:
         told = dict(each.split("=", 1) for each in stage.flags.annotations)
         files, activation = stage.ports.files, self.activation
         await writer.write_pause_bundle(files, activation, hostname=hostname, machine=machine, annotations=told)
-        if claims_of(stage.assignment.containers) is not Claims.NONE:
+        if _claims(stage) is not Claims.NONE:
             await writer.write_confine(files, activation, machine=machine)
             await writer.write_cover(files, activation, machine=machine)
 
@@ -200,7 +206,7 @@ class _Writing:
             container,
             membership=Membership(name=container.name, sandbox_id=self.sandbox_id),
             hostname=hostname_of(stage.assignment),
-            claims=claims_of(stage.assignment.containers),
+            claims=_claims(stage),
         )
         require_no_gpus(container.name, pristine)
         config = await self.finish(container, pristine)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from actors.gpu.partition import Pool, admit
-from actors.steps.partition import claims_of
+from actors.steps.partition import claims_by_container
 from statemachine.events import GpusDetected
 from statemachine.problem import ProblemError, Step
 
@@ -27,7 +27,7 @@ async def detect_gpus(stage: Stage) -> GpusDetected:
     # What it kept over a backoff is its own; that one of those is lost is a reason of its own, too.
     if not stage.gpus.grants(uid):
         try:
-            admit(Pool(), stage.inventory, uid, claims_of(stage.assignment))
+            admit(Pool(), stage.inventory, uid, claims_by_container(stage.assignment))
         except ProblemError as error:
             raise ProblemError(*(attrs.evolve(each, step=Step.DETECT) for each in error.problems)) from error
     return GpusDetected()

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 async def partition_gpus(stage: Stage) -> GpusPartitioned:
     """Perform PartitionGpus."""
-    grants = await stage.gpus.grant(stage.assignment.uid, claims_of(stage.assignment))
+    grants = await stage.gpus.grant(stage.assignment.uid, claims_by_container(stage.assignment))
     known = _by_uuid(stage)
     if any(uuid not in known for grant in grants for uuid in grant.gpus):
         # One came back, or was put in, since detect looked.
@@ -42,7 +42,7 @@ def give_back(stage: Stage, undo: Collection[Resource]) -> None:
         stage.granted = {}
 
 
-def claims_of(assignment: WorkerAssignment) -> tuple[Claim, ...]:
+def claims_by_container(assignment: WorkerAssignment) -> tuple[Claim, ...]:
     """What each container claims, in the order of declaration."""
     return tuple(Claim(each.name, each.gpus) for each in assignment.containers)
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import anyio
 import click
 
+from actors.layout import CONTROL_SOCKET
 from supervisor.client import call
 from supervisor.host.net import HostNet
 
@@ -66,6 +67,6 @@ def ask(run_dir: Path, op: str, *, bound_s: float = 60.0, **arguments: Any) -> A
     """
 
     async def asked() -> Any:
-        return await call(HostNet(), run_dir / "control.sock", op, bound_s=bound_s, **arguments)
+        return await call(HostNet(), run_dir / CONTROL_SOCKET, op, bound_s=bound_s, **arguments)
 
     return anyio.run(asked)

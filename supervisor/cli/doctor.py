@@ -81,7 +81,7 @@ async def _examined(values: dict[str, Any]) -> tuple[Check, ...]:
                 may_change=may_change,
                 scratch=scratch,
             )
-            return await examine(ports, ports.gpus, subject)
+            return await examine(ports, subject)
 
 
 def _runsc(given: Path | None) -> Path | Problem:

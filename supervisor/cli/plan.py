@@ -28,7 +28,7 @@ from supervisor.host.composition import open_host_ports
 from supervisor.host.scratch import scratch_directory
 from supervisor.nvml_look import ask_nvml
 from supervisor.planning import Given, claims_any, make_plan
-from supervisor.spec_look import look_for_spec
+from supervisor.spec_source import spec_source_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -99,20 +99,19 @@ async def _given(ports: Ports, settings: GpuSettings, cdi_spec: Path | None, scr
     Raises:
         ProblemError: why a worker here would grant nobody a GPU.
     """
-    places = settings["places"]
     found = await _detected(ports, settings)
     if cdi_spec is not None:
         return await _given_spec(ports.files, cdi_spec, found)
     if isinstance(found, Problem):
         raise ProblemError(found)
-    spec = await look_for_spec(
+    source = spec_source_of(
         ports,
-        found,
         source=settings["cdi_source"],
-        places=places,
+        places=settings["places"],
         toolkit_dir=settings["toolkit_dir"],
         directory=scratch / "cdi",
     )
+    spec = (await source.make(found.inventory, found.driver, None)).kept
     return Given(inventory=found.inventory, spec=spec, warnings=(*found.warnings, *spec.warnings))
 
 

@@ -9,7 +9,6 @@ from actors.gpu.view import NvmlAnswers
 from actors.runsc.nvproxy import Nvproxy, SupportedDrivers
 from statemachine.problem import Problem, ProblemError, Step
 from statemachine.reasons import Reason
-from supervisor.spec_look import look_for_spec
 
 from .check import failed, listed, ok, warn
 
@@ -19,8 +18,9 @@ if TYPE_CHECKING:
     from actors.gpu.desk import KeptSpec
     from actors.gpu.detection import Seen
     from actors.gpu.view import View
-    from actors.ports import DriverPlaces, Files, Ports, Processes
+    from actors.ports import DriverPlaces, Files, Processes
     from supervisor.settings import CdiSource
+    from supervisor.spec_source import SpecSource
 
     from .check import Check
 
@@ -56,22 +56,12 @@ def judge_inventory(found: Detected | Problem) -> Check:
     return ok(INVENTORY, told)
 
 
-async def spec_or_why(
-    ports: Ports,
-    found: Detected | Problem,
-    *,
-    source: CdiSource,
-    places: DriverPlaces,
-    toolkit_dir: Path | None,
-    directory: Path,
-) -> KeptSpec | Problem | None:
+async def spec_or_why(source: SpecSource, found: Detected | Problem) -> KeptSpec | Problem | None:
     """The spec that a worker would use; None when there is nothing to make one of."""
     if isinstance(found, Problem):
         return None
     try:
-        return await look_for_spec(
-            ports, found, source=source, places=places, toolkit_dir=toolkit_dir, directory=directory
-        )
+        return (await source.make(found.inventory, found.driver, None)).kept
     except ProblemError as error:
         return error.problem
 

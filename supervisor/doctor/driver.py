@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from actors.gpu.driver_files import library_folders
+from actors.gpu.driver_files import library_folder, library_folders
+from actors.gpu.driver_folders import NVML
 from actors.gpu.elf import ElfError, read_linkage
 from statemachine.reasons import Reason
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
     from .check import Check
 
-LIBRARIES: Final = ("libnvidia-ml.so.1", "libcuda.so.1")
+LIBRARIES: Final = (NVML, "libcuda.so.1")
 """Under the names that programs load them by: the first tells of the GPUs, the second computes."""
 _MUSL_HINT: Final = "Use an image with glibc (Debian, Ubuntu, UBI): what an image with musl has cannot load the driver."
 
@@ -87,10 +88,10 @@ async def look_at_driver(files: Files, root: Path) -> DriverFacts:
     libcs: dict[str, Libc] = {}
     unreadable: list[str] = []
     for name in LIBRARIES:
-        path = await _found(files, root, name)
-        if path is None:
+        folder = await library_folder(files, root, name)
+        if folder is None:
             continue
-        found[name] = path
+        found[name] = path = folder / name
         linkage = await linkage_or_why(files, path)
         if isinstance(linkage, str):
             unreadable.append(linkage)
@@ -107,7 +108,7 @@ def judge_driver_root(facts: DriverFacts) -> Check:
         return ok(name, f"{listed(tuple(str(path) for path in facts.found.values()))}")
     folders = ", ".join(map(str, library_folders(facts.root)))
     verb = "is" if len(absent) == 1 else "are"
-    reason = Reason.NVML_UNAVAILABLE if LIBRARIES[0] in absent else Reason.GENERATE_FAILED
+    reason = Reason.NVML_UNAVAILABLE if NVML in absent else Reason.GENERATE_FAILED
     return fail(
         name,
         reason,
@@ -151,14 +152,3 @@ def judge_interpreter(path: Path, linkage: Linkage | str) -> Check:
         message = f"{path} was built for {libc.value} ({listed(linkage.needed)}); the driver's libraries are for glibc"
         return warn(name, Reason.NVML_UNAVAILABLE, message, _MUSL_HINT)
     return ok(name, f"{path} is for glibc")
-
-
-async def _found(files: Files, root: Path, name: str) -> Path | None:
-    for folder in library_folders(root):
-        path = folder / name
-        try:
-            if await files.stat(path) is not None:
-                return path
-        except OSError:
-            continue
-    return None

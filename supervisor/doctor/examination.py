@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from actors.layout import CONTROL_SOCKET
 from actors.runsc.version import RuntimeVersion
 from statemachine.problem import Problem
 from supervisor.nvml_look import ask_nvml
+from supervisor.spec_source import spec_source_of
 
 from .check import Status
 from .devices import found_gpus, judge_inventory, judge_spec, judge_support, look_at_support, look_for_gpus, spec_or_why
@@ -27,11 +30,12 @@ if TYPE_CHECKING:
 
     from actors.gpu.detection import Detected
     from actors.gpu.view import View
-    from actors.ports import DriverPlaces, Files, Gpus, Ports
+    from actors.ports import DriverPlaces, Files, Ports
     from actors.runsc.nvproxy import Nvproxy
     from supervisor.settings import CdiSource
 
     from .check import Check
+    from .directories import DirectoryFacts
     from .mounts import MountPoint
 
 MOUNTINFO: Final = Path("/proc/self/mountinfo")
@@ -70,18 +74,13 @@ class Subject:
     may_change: Callable[[Path], bool]
     scratch: Path
 
-    @property
-    def control_socket(self) -> Path:
-        """Where clients and a worker would meet."""
-        return self.run_dir / "control.sock"
 
-
-async def examine(ports: Ports, gpus: Gpus, subject: Subject) -> tuple[Check, ...]:
+async def examine(ports: Ports, subject: Subject) -> tuple[Check, ...]:
     """Look at everything and judge it."""
     mounts = await _mounts(ports.files)
     return (
         *await _gvisor(ports, subject),
-        *await _gpu(ports, gpus, subject),
+        *await _gpu(ports, subject),
         *await _pod(ports, subject, mounts),
     )
 
@@ -103,11 +102,11 @@ async def _gvisor(ports: Ports, subject: Subject) -> tuple[Check, ...]:
     return judge_runsc(path, version), judge_platform(facts)
 
 
-async def _gpu(ports: Ports, gpus: Gpus, subject: Subject) -> tuple[Check, ...]:
+async def _gpu(ports: Ports, subject: Subject) -> tuple[Check, ...]:
     files, places = ports.files, subject.places
     driver = await look_at_driver(files, places.driver_root)
     toolkit = await look_at_toolkit(files, ports.processes, subject.toolkit_dir)
-    view = await ask_nvml(gpus, places)
+    view = await ask_nvml(ports.gpus, places)
     seen = await look_for_gpus(files, places)
     return (
         judge_nodes(await look_at_nodes(files, places)),
@@ -124,14 +123,14 @@ async def _gpu(ports: Ports, gpus: Gpus, subject: Subject) -> tuple[Check, ...]:
 
 async def _devices(ports: Ports, subject: Subject, found: Detected | Problem, view: View) -> tuple[Check, ...]:
     """What comes of all that together."""
-    spec = await spec_or_why(
+    source = spec_source_of(
         ports,
-        found,
         source=subject.cdi_source,
         places=subject.places,
         toolkit_dir=subject.toolkit_dir,
         directory=subject.scratch / "cdi",
     )
+    spec = await spec_or_why(source, found)
     runsc = subject.runsc
     support = None if isinstance(runsc, Problem) else await look_at_support(ports.processes, runsc, view)
     return (
@@ -146,23 +145,31 @@ async def _pod(ports: Ports, subject: Subject, mounts: tuple[MountPoint, ...]) -
         boot_id = ports.wall.boot_id()
     except OSError:
         boot_id = None
+    looked_at = partial(_directory, ports, subject, mounts=mounts)
     return (
         judge_cgroups(mounts),
-        await _directory(ports, subject, mounts, "state-dir"),
-        await _directory(ports, subject, mounts, "run-dir"),
+        await looked_at("state-dir", subject.state_dir, judge_state_dir),
+        await looked_at("run-dir", subject.run_dir, partial(judge_run_dir, socket=subject.run_dir / CONTROL_SOCKET)),
         judge_clock(ports.wall.now_s(), boot_id),
     )
 
 
-async def _directory(ports: Ports, subject: Subject, mounts: tuple[MountPoint, ...], name: str) -> Check:
-    path = subject.state_dir if name == "state-dir" else subject.run_dir
+async def _directory(
+    ports: Ports,
+    subject: Subject,
+    name: str,
+    path: Path,
+    judge: Callable[[DirectoryFacts], Check],
+    *,
+    mounts: tuple[MountPoint, ...],
+) -> Check:
     try:
         facts = await look_at_directory(
             ports.files, path, mounts=mounts, may_change=subject.may_change, is_root=subject.is_root
         )
     except OSError as error:
         return judge_unseen(name, path, error, is_root=subject.is_root)
-    return judge_state_dir(facts) if name == "state-dir" else judge_run_dir(facts, socket=subject.control_socket)
+    return judge(facts)
 
 
 async def _mounts(files: Files) -> tuple[MountPoint, ...]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from actors.gpu.detection import LEGACY_HINT
 from actors.gpu.driver_params import lets_libraries_make_nodes
 from actors.gpu.inventory import MINOR_MAX
 from actors.ports import FileKind
@@ -100,15 +101,14 @@ def judge_cdi_mode(covers: tuple[str, ...] | Problem) -> Check:
         return failed(name, covers)
     if covers:
         message = f"the pod was started in NVIDIA's legacy mode: mounts at {listed(covers)}"
-        return fail(name, Reason.CDI_MODE_REQUIRED, message, _LEGACY)
+        return fail(name, Reason.CDI_MODE_REQUIRED, message, LEGACY_HINT)
     return ok(name, "nothing covers what the driver tells in /proc")
 
 
 async def read_params(files: Files, places: DriverPlaces) -> str | None:
     """The parameters of the driver's module; None where there are none to be read."""
-    path = places.proc_root / "driver" / "nvidia" / "params"
     try:
-        return (await files.read(path, limit_bytes=PARAMS_BYTES_MAX)).decode("utf-8", "replace")
+        return (await files.read(_params_file(places), limit_bytes=PARAMS_BYTES_MAX)).decode("utf-8", "replace")
     except OSError:
         return None
 
@@ -116,7 +116,7 @@ async def read_params(files: Files, places: DriverPlaces) -> str | None:
 def judge_params(params: str | None, places: DriverPlaces) -> Check:
     """Nodes that the driver's libraries make by themselves would be taken for GPUs that the pod was given."""
     name = "driver-params"
-    path = places.proc_root / "driver" / "nvidia" / "params"
+    path = _params_file(places)
     if params is None:
         return warn(
             name,
@@ -136,15 +136,15 @@ def judge_params(params: str | None, places: DriverPlaces) -> Check:
     return ok(name, f"{path} lets no library make device nodes")
 
 
+def _params_file(places: DriverPlaces) -> Path:
+    return places.proc_root / "driver/nvidia/params"
+
+
 async def _kind(files: Files, path: Path) -> FileKind | None:
     found = await files.lstat(path)
     return None if found is None else found.kind
 
 
-_LEGACY: Final = (
-    "Set the device plugin's strategy to cdi-cri or cdi-annotations, or the container runtime's mode to cdi, and start "
-    "the pod anew."
-)
 _NO_NODES: Final = (
     "Assign the pod to a node with a GPU, with a limit of nvidia.com/gpu; the device plugin makes the nodes. Another "
     "root of /dev is named with --dev-root."

@@ -10,7 +10,6 @@ import attrs
 
 from actors.bundle import writer
 from actors.layout import StateDir
-from actors.pause_elf import UnsupportedMachineError
 from actors.ports import FileKind
 from actors.runsc.activation import SandboxPlan, start_cold
 from actors.runsc.driver import Runsc
@@ -19,6 +18,7 @@ from actors.runsc.ids import fresh_activation, fresh_container_ids
 from actors.runsc.record import ROOT_CONTAINER, SandboxRecord
 from actors.runsc.teardown import end_activation
 from actors.runsc.version import runtime_version
+from actors.static_elf import UnsupportedMachineError
 from actors.steps.stage import RUNSC_ROOT
 from statemachine.problem import Problem, ProblemError, Step
 from statemachine.reasons import Reason

@@ -6,15 +6,14 @@ import posixpath
 import re
 from typing import Final
 
-from actors.gpu.driver_folders import FURTHER, SEARCHED
+from actors.gpu.driver_folders import FURTHER, NVML, SEARCHED
 
-SONAME: Final = "libnvidia-ml.so.1"
 _MODULE: Final = re.compile(r"^NVRM version:.*?\s(\d{3,}\.\d+(?:\.\d+)?)(?:\s|$)", re.ASCII | re.MULTILINE)
 
 
 def candidates(driver_root: str) -> tuple[str, ...]:
     """Where NVML may be below a driver root, the likeliest place first."""
-    return tuple(posixpath.join(driver_root, directory, SONAME) for directory in (*SEARCHED, *FURTHER))
+    return tuple(posixpath.join(driver_root, directory, NVML) for directory in (*SEARCHED, *FURTHER))
 
 
 def library_version(path: str) -> str:

@@ -187,9 +187,8 @@ class DriverLibrary:
         if self._is_loaded or self._loaded is not None:
             return
         for file in self._files():
-            with suppress(
-                OSError
-            ):  # it is of another architecture, or damaged: another directory may have the right one
+            # One that is of another architecture, or damaged, is passed over: another directory may have the right one.
+            with suppress(OSError):
                 ctypes.CDLL(file[0], ctypes.RTLD_GLOBAL)
                 self._loaded = file
                 return
@@ -215,9 +214,8 @@ def _call(function: Callable[..., Any], *arguments: Any) -> Any:
     """
     try:
         return function(*arguments)
-    except (
-        pynvml.NVMLLibraryMismatchError
-    ) as error:  # for the binding a class of its own, though it is a missing symbol
+    except pynvml.NVMLLibraryMismatchError as error:
+        # For the binding a class of its own, though it is a missing symbol.
         raise NvmlError(pynvml.NVML_ERROR_FUNCTION_NOT_FOUND, str(error)) from error
     except pynvml.NVMLError as error:
         try:

@@ -78,7 +78,8 @@ class HostGpus:
         if self._undead is not None and self._undead.exit is None:
             raise OSError(errno.EBUSY, f"monitor {self._undead.identity.pid} hangs in the kernel and does not die")
         child, ours = await self._processes.spawn_speaking(self._argv(places), env=_environment())
-        stream = UnixStream(_unblocking(ours))
+        ours.settimeout(0)
+        stream = UnixStream(ours)
         try:
             yield HostGpuMonitor(stream)
         finally:
@@ -99,8 +100,3 @@ class HostGpus:
 def _environment() -> dict[str, str]:
     # One arena: a second thread that allocates nothing of note would reserve memory of its own.
     return {"PYTHONPATH": str(_PACKAGES), "LC_ALL": "C.UTF-8", "MALLOC_ARENA_MAX": "1"}
-
-
-def _unblocking(ours: socket.socket) -> socket.socket:
-    ours.settimeout(0)
-    return ours

@@ -85,11 +85,6 @@ def interpreter() -> Path:
     return Path(sys.executable).resolve()
 
 
-def search_path() -> tuple[Path, ...]:
-    """The directories of PATH; those that are not absolute are left out."""
-    return tuple(Path(each) for each in os.environ.get("PATH", "").split(os.pathsep) if each.startswith("/"))
-
-
 def may_change(path: Path) -> bool:
     """Whether we may read and write a file or a device there, or make entries in a directory."""
     way = os.R_OK | os.W_OK | (os.X_OK if path.is_dir() else 0)

@@ -1,5 +1,6 @@
 """A Processes port that answers by script, for what the driver and the teardown do when the world is difficult."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import anyio
@@ -10,8 +11,29 @@ from tests.actors.doubles import Double
 
 
 @attrs.define(slots=False)
-class ScriptedProcesses(Double):  # type: ignore[misc]
-    """Each command is given to `answer(verb, argv)`, which returns or raises; `running` maps identities to arguments.
+class RunningProcesses(Double):  # type: ignore[misc]
+    """Finds what `running` has: processes that are alive, with their arguments."""
+
+    running: dict[ProcessIdentity, Sequence[str]] = attrs.field(factory=dict, kw_only=True)
+
+    async def is_alive(self, identity):
+        return identity in self.running
+
+    async def find(self, *, argument):
+        return tuple(identity for identity, arguments in self.running.items() if argument in arguments)
+
+    async def find_arguments(self, *, prefix):
+        return tuple(
+            (identity, argument)
+            for identity, arguments in self.running.items()
+            for argument in arguments
+            if argument.startswith(prefix)
+        )
+
+
+@attrs.define(slots=False)
+class ScriptedProcesses(RunningProcesses):
+    """Each command is given to `answer(verb, argv)`, which returns or raises.
 
     Attributes:
         answer: may be async.
@@ -25,7 +47,6 @@ class ScriptedProcesses(Double):  # type: ignore[misc]
     """
 
     answer: Any = None
-    running: dict[ProcessIdentity, list[str]] = attrs.field(factory=dict)
     calls: list[tuple[str, str]] = attrs.field(factory=list)
     argvs: list[tuple[str, ...]] = attrs.field(factory=list)
     environments: list[dict[str, str]] = attrs.field(factory=list)
@@ -48,21 +69,10 @@ class ScriptedProcesses(Double):  # type: ignore[misc]
             result = await result
         return Finished(exit=Exit(code=0)) if result is None else result
 
-    async def is_alive(self, identity):
-        return identity in self.running
-
     async def find(self, *, argument):
         self.scans += 1
         await anyio.lowlevel.checkpoint()
-        return tuple(identity for identity, arguments in self.running.items() if argument in arguments)
-
-    async def find_arguments(self, *, prefix):
-        return tuple(
-            (identity, argument)
-            for identity, arguments in self.running.items()
-            for argument in arguments
-            if argument.startswith(prefix)
-        )
+        return await super().find(argument=argument)
 
     async def kill_and_wait(self, identity, *, deadline_s):
         if identity in self.unkillable:

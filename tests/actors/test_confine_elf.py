@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from actors.confine_elf import CANNOT_CONFINE, CANNOT_EXECUTE, confine_elf, filter_program
-from actors.pause_elf import UnsupportedMachineError
+from actors.static_elf import UnsupportedMachineError
 from tests.needs import Tool, need
 
 MACHINES = ["x86_64", "aarch64"]

@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from actors.cover_elf import CANNOT_COVER, cover_elf
-from actors.pause_elf import UnsupportedMachineError
 from actors.runsc.cover import Cover
-from actors.static_elf import EM_AARCH64, EM_X86_64, ENTRY
+from actors.static_elf import EM_AARCH64, EM_X86_64, ENTRY, UnsupportedMachineError
 from tests.needs import Tool, need
 
 HEADERS_BYTES = 120

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 from elftools.elf.elffile import ELFFile
 
-from actors.pause_elf import UnsupportedMachineError, pause_elf
+from actors.pause_elf import pause_elf
+from actors.static_elf import UnsupportedMachineError
 
 PAUSE_SYSCALL = {"x86_64": "34", "aarch64": "73"}
 

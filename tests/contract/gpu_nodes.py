@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import anyio
 import attrs
 
+from actors.gpu.driver_folders import NVML
 from actors.gpu.facts import ErrorFact, Fact, InventoryFact, decode_lines
 from actors.ports import DriverPlaces
 from sim.mock.layout import LIBRARIES
@@ -18,7 +19,6 @@ from sim.world.gpu_monitor import SimGpus
 from sim.world.gpus import GIB, ComputeProcess, Gpu, proc_files, some_gpus
 from sim.world.process_table import ProcessTable
 from sim.world.world import Machine, World
-from supervisor.gpu_monitor.libraries import SONAME
 from supervisor.host.composition import open_host_ports
 from supervisor.host.gpus import HostGpus
 from tests.sim.mock.nodes import make_node, make_node_without_compiler
@@ -127,7 +127,7 @@ class MockGpuNode:
 
     @property
     def _library(self) -> Path:
-        return self.node.directory / LIBRARIES / SONAME
+        return self.node.directory / LIBRARIES / NVML
 
 
 class WorldGpuNode:
@@ -180,10 +180,10 @@ class WorldGpuNode:
         self.world.gpus.make_nodes(minor)
 
     def hide_library(self) -> None:
-        self._rename(SONAME, "hidden-library")
+        self._rename(NVML, "hidden-library")
 
     def show_library(self) -> None:
-        self._rename("hidden-library", SONAME)
+        self._rename("hidden-library", NVML)
 
     def install_library(self, version: str) -> None:
         self.world.gpus.upgrade_driver(version)

@@ -3,6 +3,7 @@
 from actors.cdi import ContainerEdits, Device, DeviceNode, Hook, HostNode, Mount, Spec
 from actors.gpu.inventory import Gpu, Inventory
 from actors.gpu.partition import Claim
+from sim.world.gpus import Health
 from statemachine.problem import ProblemError
 
 
@@ -16,6 +17,21 @@ def inventory(*minors, **lost):
     """`inventory(2, 5, lost={5: "XID 79"})`."""
     causes = lost.get("lost", {})
     return Inventory(gpu(minor, lost=causes.get(minor)) for minor in minors)
+
+
+def inventory_of(simulated):
+    """What NVML and the nodes say of simulated GPUs."""
+    return Inventory(
+        Gpu(
+            uuid=each.uuid,
+            minor=each.minor,
+            pci_bus_id=each.pci_bus_id,
+            model=each.model,
+            mig_devices=() if each.is_in_mig_mode else None,
+            lost="XID 79" if each.health is Health.LOST else None,
+        )
+        for each in simulated
+    )
 
 
 def claims(**counts):

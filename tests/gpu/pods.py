@@ -14,7 +14,7 @@ import pytest
 
 from actors.gpu.generating import Generator
 from actors.gpu.host_specs import HostSpecs
-from actors.gpu.inventory import Gpu, Inventory
+from actors.gpu.inventory import Inventory
 from actors.gpu.pod_specs import PodSpecs
 from actors.ports import PROMPT_S, DeadlineExceededError, DriverPlaces, Exit, Finished, ProcessIdentity
 from sim.world import scenery
@@ -26,8 +26,9 @@ from sim.world.nvidia_ctk import Ctk
 from sim.world.nvml import NvmlHangs
 from statemachine.problem import ProblemError, Step
 from supervisor.inbox import ChangeInbox
-from tests.actors.doubles import Double
+from tests.actors.scripted_processes import RunningProcesses
 from tests.fakes.ports import FakeWall
+from tests.gpu.making import inventory_of
 
 CDI = Path("/state/cdi")
 DRIVER = "580.65.06"
@@ -72,7 +73,7 @@ class CountingFiles(SimFiles):
 
 
 @attrs.define(slots=False)
-class CtkProcesses(Double):  # type: ignore[misc]
+class CtkProcesses(RunningProcesses):
     """Runs the simulated nvidia-ctk of a pod.
 
     Attributes:
@@ -84,7 +85,6 @@ class CtkProcesses(Double):  # type: ignore[misc]
         began: set when one begins.
         versions: how often it was asked for its version.
         cancelled: how many runs were.
-        running: processes that are alive, with their arguments.
         unkillable: those that do not die.
     """
 
@@ -98,7 +98,6 @@ class CtkProcesses(Double):  # type: ignore[misc]
     deadlines: list[float] = attrs.field(factory=list)
     versions: int = 0
     cancelled: int = 0
-    running: dict[ProcessIdentity, tuple[str, ...]] = attrs.field(factory=dict)
     unkillable: set[ProcessIdentity] = attrs.field(factory=set)
 
     async def run(self, argv, *, deadline_s, env, **_more):
@@ -135,20 +134,6 @@ class CtkProcesses(Double):  # type: ignore[misc]
         """Where a run was to write."""
         (word,) = [word for word in self.argvs[run] if word.startswith("--output=")]
         return Path(word.removeprefix("--output="))
-
-    async def find(self, *, argument):
-        return tuple(identity for identity, arguments in self.running.items() if argument in arguments)
-
-    async def find_arguments(self, *, prefix):
-        return tuple(
-            (identity, argument)
-            for identity, arguments in self.running.items()
-            for argument in arguments
-            if argument.startswith(prefix)
-        )
-
-    async def is_alive(self, identity):
-        return identity in self.running
 
     async def kill_and_wait(self, identity, *, deadline_s):
         if identity in self.unkillable:
@@ -203,17 +188,7 @@ class Pod:
     @property
     def inventory(self) -> Inventory:
         """As NVML and the nodes say."""
-        return Inventory(
-            Gpu(
-                uuid=gpu.uuid,
-                minor=gpu.minor,
-                pci_bus_id=gpu.pci_bus_id,
-                model=gpu.model,
-                mig_devices=() if gpu.is_in_mig_mode else None,
-                lost="XID 79" if gpu.health == "Lost" else None,
-            )
-            for gpu in self.gpus.visible()
-        )
+        return inventory_of(self.gpus.visible())
 
     def source(self, **more: Any) -> PodSpecs:
         return PodSpecs(

@@ -5,7 +5,7 @@ from pathlib import Path
 import attrs
 import pytest
 
-from actors.gpu.detection import Seen, detect, judge, look_for_nodes, require_nodes
+from actors.gpu.detection import Seen, judge, look_for_nodes, require_nodes
 from actors.gpu.facts import ErrorFact, InventoryFact
 from actors.gpu.inventory import Inventory
 from actors.gpu.view import SILENT, after, after_monitor_ended
@@ -218,4 +218,5 @@ def test_a_gpu_in_mig_mode_is_in_the_inventory_and_not_usable():
 
 @pytest.mark.anyio
 async def test_all_of_it_in_one(world):
-    assert [each.minor for each in (await detect(files_of(world), DriverPlaces(), answer(7, 5))).gpus] == [5, 7]
+    found = judge(await looked(world), answer(7, 5))
+    assert [each.minor for each in found.inventory.gpus] == [5, 7]

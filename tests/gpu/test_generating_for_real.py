@@ -14,20 +14,19 @@ import pytest
 from actors.cdi import load
 from actors.gpu.generating import Generator
 from actors.gpu.granted_edits import granted_edits
-from actors.gpu.inventory import Gpu, Inventory
+from actors.gpu.inventory import Inventory
 from actors.gpu.toolkit import ToolkitHungError, find_program, toolkit_of
 from actors.layout import StateDir
 from actors.ports import DriverPlaces
 from sim.mock.layout import LIBRARIES
 from sim.mock.scripting import apply
-from sim.world.gpus import Health
 from statemachine.problem import ProblemError
 from statemachine.reasons import Reason
 from supervisor.host.composition import open_host_ports
 from supervisor.settings import Settings
 from supervisor.spec_keeper import spec_keeper_of
 from tests.go_programs import nvidia_ctk
-from tests.gpu.making import inventory
+from tests.gpu.making import inventory, inventory_of
 from tests.sim.mock.nodes import make_node
 
 pytestmark = pytest.mark.anyio
@@ -195,16 +194,7 @@ def node(shared_node):
 
 def seen(node) -> Inventory:
     """What NVML and the nodes say."""
-    return Inventory(
-        Gpu(
-            uuid=gpu.uuid,
-            minor=gpu.minor,
-            pci_bus_id=gpu.pci_bus_id,
-            model=gpu.model,
-            lost="XID 79" if gpu.health is Health.LOST else None,
-        )
-        for gpu in node.state().gpus
-    )
+    return inventory_of(node.state().gpus)
 
 
 def script_node(node, *words):
