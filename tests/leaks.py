@@ -48,7 +48,7 @@ class Belongings:
             children=dict(_children()),
             descriptors=Counter(_descriptors()),
             mounts=frozenset(_mounts(directory)) if directory else frozenset(),
-            temporaries=frozenset(_temporaries(directory)) if directory else frozenset(),
+            temporaries=frozenset(temporaries_below(directory)) if directory else frozenset(),
             sandboxes=frozenset(_sandboxes(directory)) if directory else frozenset(),
         )
 
@@ -96,7 +96,8 @@ def _mounts(directory: Path) -> Iterator[str]:
             yield point
 
 
-def _temporaries(directory: Path) -> Iterator[str]:
+def temporaries_below(directory: Path) -> Iterator[str]:
+    """Files that are being replaced, or were when their writer was killed."""
     for path in _limited(_files(directory)):
         if _TEMPORARY.fullmatch(path.name):
             yield str(path)

@@ -2,8 +2,6 @@
 
 import json
 import os
-import subprocess
-from contextlib import contextmanager
 
 import anyio
 import pytest
@@ -16,6 +14,7 @@ from actors.runsc.record import read_record
 from statemachine.problem import ProblemError
 from statemachine.reasons import Reason
 from tests.actors.stage import fingerprint, open_stage, wait_until
+from tests.disks import small_disk
 
 pytestmark = [pytest.mark.anyio, pytest.mark.runsc]
 
@@ -23,16 +22,6 @@ pytestmark = [pytest.mark.anyio, pytest.mark.runsc]
 @pytest.fixture
 def anyio_backend():
     return "asyncio"
-
-
-@contextmanager
-def small_disk(directory, size):
-    directory.mkdir(parents=True)
-    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", directory], check=True)
-    try:
-        yield
-    finally:
-        subprocess.run(["umount", directory], check=True)
 
 
 def counted(lines):

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
 import sys
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
@@ -27,6 +26,7 @@ from sim.world.runsc.fake_runsc import wrapper
 from sim.world.runsc.settings import RunscSettings
 from sim.world.scenery import put_directory
 from tests.actors.stage import make_rootfs
+from tests.disks import small_disk
 from tests.needs import ROOT, Tool, need
 
 COUNT: Final = "i=0; while :; do echo $i; i=$((i+1)); sleep 0.02; done"
@@ -323,13 +323,8 @@ class Bench:
             yield path
             return
         need(Tool.ROOT)
-        path.mkdir()
-        subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size_bytes}", "tmpfs", path], check=True)
-        try:
+        with small_disk(path, size_bytes):
             yield path
-        finally:
-            # Lazily: the sandbox may still hold the files that it could not write.
-            subprocess.run(["umount", "--lazy", path], check=True)
 
     async def clear(self) -> None:
         """Kill whatever is left."""

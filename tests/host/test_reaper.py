@@ -216,8 +216,17 @@ async def test_however_its_body_ends_the_last_look_takes_what_has_ended_by_then(
     signals = HostSignals()
     reaper = Reaper(signals)
     reaper.look = lambda: None  # type: ignore[method-assign]  # its signal comes too late
+    first_sweep_is_over = anyio.Event()
+    sweep = reaper.sweep
+
+    async def told() -> None:
+        await sweep()
+        first_sweep_is_over.set()
+
+    reaper.sweep = told  # type: ignore[method-assign]  # only to know when the one at the start is over
     with pytest.raises(ZeroDivisionError) if failure else nullcontext():
         async with signals.open(), reaper.open():
+            await first_sweep_is_over.wait()
             pid = fork(own_session=True)
             await eventually(lambda: _is_zombie(pid))
             if failure:

@@ -16,6 +16,7 @@ import attrs
 from actors.layout import StateDir
 from supervisor.client import call
 from supervisor.host.net import HostNet
+from tests.leaks import temporaries_below
 from tests.needs import ROOT, Tool, find
 from tests.real.onlookers import kill_below, pids_below
 
@@ -105,6 +106,9 @@ class WorkerProcess:
         if self.process is not None:
             self.process.kill()
             self.process.wait(timeout=SOON_S)
+            # Killed while it replaced a file: the next start would have removed what is left of that.
+            for path in list(temporaries_below(self.directory)):
+                Path(path).unlink()
         kill_below(self.directory)
 
     def ask(self, op: str, **arguments: Any) -> Any:

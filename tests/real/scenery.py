@@ -3,9 +3,7 @@
 import hashlib
 import json
 import os
-import subprocess
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -74,17 +72,6 @@ def digest_of(directory: Path) -> str:
             if path.is_file() and not path.is_symlink():
                 digest.update(path.read_bytes())
     return digest.hexdigest()
-
-
-@contextmanager
-def small_disk(directory: Path, size: str) -> Iterator[None]:
-    """A file system of that size, mounted over a directory that may be absent."""
-    directory.mkdir(parents=True, exist_ok=True)
-    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", directory], check=True)
-    try:
-        yield
-    finally:
-        subprocess.run(["umount", directory], check=True)
 
 
 def flip_a_byte(path: Path) -> None:

@@ -4,7 +4,8 @@ import contextlib
 
 import pytest
 
-from tests.real.scenery import assignment, counting, running, small_disk
+from tests.disks import small_disk
+from tests.real.scenery import assignment, counting, running
 from tests.real.stage import open_worker
 
 pytestmark = [pytest.mark.anyio, pytest.mark.runsc]

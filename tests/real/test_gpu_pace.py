@@ -16,7 +16,8 @@ from actors.ports import DriverPlaces
 from actors.runsc.nvproxy import Nvproxy
 from sim.mock.layout import TOOLKIT
 from supervisor.logs import LogFormat, configure_logs
-from tests.real.scenery import assignment, counting, small_disk
+from tests.disks import small_disk
+from tests.real.scenery import assignment, counting
 from tests.real.stage import open_worker
 from tests.sim.mock.nodes import make_node
 
