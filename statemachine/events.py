@@ -216,12 +216,17 @@ class Recovered:
     problem: Problem
 
 
+@attrs.frozen
+class CleanupDue:
+    """What a cleanup that failed has left is to be undone again."""
+
+
 Event = (
     Activate | SuspendRequested | StopRequested | DrainRequested
     | AssignmentRecorded | GpusDetected | SpecGenerated | GpusPartitioned | EditsInjected | SandboxCreated
     | SandboxRestored | ContainersVerified | SnapshotProven | SandboxReleased | Thawed | RolledBack | TornDown
     | BackoffElapsed | RestoreRefused | SuspendRefused | StepFailed | DeadlineExceeded
-    | ContainerExited | SandboxDied | GpuLost | Recovered
+    | ContainerExited | SandboxDied | GpuLost | Recovered | CleanupDue
 )  # fmt: skip
 
 REQUESTS: Final = (Activate, SuspendRequested, StopRequested, DrainRequested)
@@ -230,5 +235,5 @@ ANSWERS: Final = (
     ContainersVerified, SnapshotProven, SandboxReleased, Thawed, RolledBack, TornDown, BackoffElapsed,
 )  # fmt: skip
 FAILURES: Final = (RestoreRefused, SuspendRefused, StepFailed, DeadlineExceeded)
-OBSERVATIONS: Final = (ContainerExited, SandboxDied, GpuLost, Recovered)
+OBSERVATIONS: Final = (ContainerExited, SandboxDied, GpuLost, Recovered, CleanupDue)
 EVENTS: Final[tuple[type, ...]] = REQUESTS + ANSWERS + FAILURES + OBSERVATIONS

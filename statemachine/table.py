@@ -269,7 +269,8 @@ _t.go(
     S.ROLLING_BACK, e.RolledBack, S.BACKING_OFF, BACKOFF,
     when=g.EndsBackingOff & ~g.TerminatePending & ~_gives_up, remember=(u.KeepSaved, u.HoldGrantOnly, u.CountTry),
 )  # fmt: skip
-for _when, _found in ((_to_origin, (u.AdoptOrigin,)), (g.EndsSuspended, ())):
+# Whole and at rest: that a cleanup had failed before is no trouble of the actor's any more.
+for _when, _found in ((_to_origin, (u.AdoptOrigin,)), (g.EndsSuspended, (u.ForgetCleanup,))):
     _t.go(
         S.ROLLING_BACK, e.RolledBack, S.SUSPENDED, FOLLOW,
         when=_when & g.RunPending, remember=(u.KeepSaved, u.HoldNothing, *_found, u.ForgetPending),
@@ -364,6 +365,8 @@ for _state, _ending in ((S.SUSPENDED, u.EndSuspended), (S.FAILED, u.EndFailed)):
     _t.ignore(_state, e.GpuLost, "it holds no GPU")
     _t.ignore(_state, e.Recovered, "nothing of it was alive", when=g.HoldsNothing)
     _t.go(_state, e.Recovered, S.ROLLING_BACK, ROLL_BACK, when=~g.HoldsNothing, remember=(_ending,))
+    _t.go(_state, e.CleanupDue, S.ROLLING_BACK, ROLL_BACK, when=~g.HoldsNothing, remember=(_ending,))
+    _t.ignore(_state, e.CleanupDue, "it is done already", when=g.HoldsNothing)
 _t.ignore(S.SUSPENDED, e.SuspendRequested, "it is Suspended already")
 _t.refuse(S.FAILED, e.SuspendRequested, Reason.NOTHING_TO_SUSPEND)
 
@@ -372,6 +375,9 @@ _t.refuse(S.TERMINATED, e.Activate, Reason.ACTOR_TERMINATED)
 _t.refuse(S.TERMINATED, e.SuspendRequested, Reason.ACTOR_TERMINATED)
 _t.ignore(S.TERMINATED, e.StopRequested, "it has ended already")
 _t.ignore(S.TERMINATED, (e.DrainRequested, e.SandboxDied, e.GpuLost, e.Recovered), "it has ended")
+
+# ---- a cleanup that failed, where nothing was left since
+_t.ignore_rest((e.CleanupDue,), "it is not at rest: what it holds is undone on its way")
 
 # ---- answers of a step that was given up, or that no such state waits for
 _t.ignore_rest(

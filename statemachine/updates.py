@@ -166,6 +166,11 @@ def _adopt_origin(actor: Actor, _event: Event) -> Actor:
     return attrs.evolve(actor, last_good=actor.origin or actor.last_good)
 
 
+def _forget_cleanup(actor: Actor, _event: Event) -> Actor:
+    by_cleanup = actor.problem is not None and actor.problem.step in {Step.RELEASE, Step.TEARDOWN}
+    return attrs.evolve(actor, problem=None) if by_cleanup else actor
+
+
 def _lose_gpu(actor: Actor, event: Event) -> Actor:
     if not isinstance(event, GpuLost):
         return actor
@@ -200,6 +205,7 @@ TryAgain: Final = Update("TryAgain", _try_again)
 Promote: Final = Update("Promote", _promote)
 KeepSaved: Final = Update("KeepSaved", _keep_saved)
 AdoptOrigin: Final = Update("AdoptOrigin", _adopt_origin)
+ForgetCleanup: Final = Update("ForgetCleanup", _forget_cleanup)
 LoseGpu: Final = Update("LoseGpu", _lose_gpu)
 KeepRun: Final = Update("KeepRun", _pend(Pending.RUN))
 KeepSuspend: Final = Update("KeepSuspend", _pend(Pending.SUSPEND))

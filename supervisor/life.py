@@ -24,6 +24,7 @@ from statemachine.problem import Problem, ProblemError, Step
 from statemachine.reasons import Reason
 from statemachine.states import FINAL, INACTIVE, RESTING, STEP_OF
 from supervisor.chronicle import Chronicle
+from supervisor.cleanups import Cleanups
 from supervisor.mailbox import Adoption, ClosedMailboxError, Letter, Mailbox
 from supervisor.step_runner import Performer, RunningStep, StepRunner, internal
 
@@ -76,6 +77,7 @@ class Life:
         self._steps = StepRunner(performer=performer, answer=self._answered)
         self._watching: anyio.CancelScope | None = None
         self._deadline_at: float = math.inf
+        self._cleanups = Cleanups(self.feed)
         self._source = source
         self._log = _log.bind(actor=assignment.uid, generation=assignment.generation)
         self._chronicle = Chronicle(journal, self._log)
@@ -280,6 +282,7 @@ class Life:
             await self._on_change(self)
         if self.actor.state in RESTING and self._mailbox.is_empty:
             await self._chronicle.compact(self.actor, since_s=self.since_s)
+        self._cleanups.see_to(self.actor, children, self._log)
 
     async def mark(self, mark: Mark) -> None:
         """Journal a progress mark of the running step; never the step's trouble when it cannot be."""

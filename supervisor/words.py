@@ -67,6 +67,7 @@ WORDS: Final[Mapping[str, str]] = MappingProxyType(
         "createdAt": "when a snapshot was made",
         "directory": "path of a directory",
         "driver": "version of the GPUs' driver",
+        "held": "what is left to be undone",
         "identity": "of a CDI spec",
         "in_s": "how long until it is tried again",
         "lastGoodSnapshot": "the newest that is known to be whole",
