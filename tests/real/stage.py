@@ -26,7 +26,7 @@ from tests.real.onlookers import our_children, pids_below
 from tests.real.scenery import goes_on, whole_lines
 
 POLL_S: Final = 0.005
-SOON_S: Final = 30.0
+SOON_S: Final = 90.0
 """Far more than anything takes that is asked of a worker here, for machines that do other things too."""
 
 

@@ -28,7 +28,7 @@ class Intake:
         self.stand, self.directory = stand, directory
         self.worker, self.files = stand.worker, stand.files
 
-    async def eventually(self, condition, *, within_s=8):
+    async def eventually(self, condition, *, within_s=40):
         with anyio.fail_after(within_s):
             while not condition():
                 await anyio.sleep(0.002)

@@ -14,7 +14,7 @@ from tests.fakes.performer import FakePerformer
 from tests.fakes.ports import FakePorts
 
 DIRECTORY = ActorDir(BASE / "state/actors/a1")
-BOUND_S = 10.0
+BOUND_S = 60.0
 TWO = [{"name": name, "rootfs": "rootfs", "command": ["/bin/app"]} for name in ("one", "two")]
 
 

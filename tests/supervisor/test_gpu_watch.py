@@ -18,7 +18,7 @@ pytestmark = pytest.mark.anyio
 
 SEEN = InventoryFact(driver="570.1", inventory=inventory(0, 1))
 DOWN = ErrorFact(call="nvmlInit", error="NVML_ERROR_DRIVER_NOT_LOADED")
-BOUND_S = 5.0
+BOUND_S = 30.0
 SOON_S = 0.03
 
 
