@@ -1,5 +1,5 @@
 # Greenroom's commands. `make` alone lists them; each first brings .venv up to date, which is quick when it is.
-.PHONY: help setup demo test test-long walk campaign fuzz bench gpu-check check docs lock clean
+.PHONY: help setup demo test test-long walk sweep campaign soak fuzz bench gpu-check check docs lock clean
 .DEFAULT_GOAL := help
 
 PYTEST_ARGS ?=
@@ -22,8 +22,14 @@ test-long: setup ## the long tests, and the suite again on a newer Python when t
 walk: setup ## crash at every point of every life in the simulated world, and look (WALK_ARGS="run-stop --every 10")
 	@.venv/bin/python -m sim.cli.walk $(WALK_ARGS)
 
+sweep: setup ## let every call of a life fail, hang, lie or be cut in the middle, in the simulated world (SWEEP_ARGS="--every 10")
+	@.venv/bin/python -m sim.cli.sweep $(SWEEP_ARGS)
+
 campaign: setup ## the whole contract of runsc and 200 random lives on the fake and the real one, and the long walks
 	@.venv/bin/pytest -m campaign $(PYTEST_ARGS)
+
+soak: setup ## 200 rounds of suspend and resume of one actor in real gVisor: nothing may grow
+	@.venv/bin/pytest -m campaign -o faulthandler_timeout=3600 tests/real/test_drift.py $(PYTEST_ARGS)
 
 fuzz: setup ## look for inputs that break the CDI library, for ten minutes (FUZZ_S=60: for one)
 	@.venv/bin/python -m tests.cdi.fuzz $(or $(FUZZ_S),600)

@@ -36,6 +36,7 @@ COMMANDS: Final = {
     "plan": ("supervisor.cli.plan", "Show which GPUs an assignment would get and how; nothing is touched."),
     "doctor": ("supervisor.cli.doctor", "Say whether this pod can run GPU actors, and what is missing."),
     "cdi": ("supervisor.cli.cdi", "Look at, check and inject the CDI devices of a host, without a worker."),
+    "snapshots": ("supervisor.cli.snapshots", "Look at snapshots, verify them, see whether one can be restored here."),
     "machine": ("supervisor.cli.machine", "Print the state machine."),
     "mock-node": ("sim.cli.mock_node", "Make a mock GPU node: nodes, a driver and NVML, but no GPU."),
     "demo": ("sim.cli.demo", "Run an actor through its life, for real, or in the simulated world."),

@@ -27,6 +27,7 @@ from .document.wording import shown
 from .names import label
 from .not_built import Feature, refuse_unbuilt
 from .probes import port_number
+from .stores.uris import read_uri
 
 if TYPE_CHECKING:
     from .document import Node
@@ -51,10 +52,18 @@ def snapshot(node: Node, spot: Spot) -> SnapshotAt | ColdStart:
         # Only one word is possible, so its value says nothing more.
         _ = record.required("from", word_of(_SnapshotSource)).value
         return ColdStart.WANTED
-    uri = record.required("uri", _uri)
-    if not _is_local(uri.value):
-        refuse_unbuilt(Feature.SNAPSHOT_DOWNLOAD, uri.spot)
-    return SnapshotAt(uri.value)
+    return SnapshotAt(record.required("uri", _snapshot_uri).value)
+
+
+def _snapshot_uri(node: Node, spot: Spot) -> str:
+    """Of a snapshot: in a directory of any name, or in a store."""
+    text = _uri(node, spot)
+    return text if text.startswith(f"{_FILE_SCHEME}:") else _in_store(text, spot)
+
+
+def _store_uri(node: Node, spot: Spot) -> str:
+    """Of a store that snapshots go to."""
+    return _in_store(_uri(node, spot), spot)
 
 
 def _uri(node: Node, spot: Spot) -> str:
@@ -67,8 +76,13 @@ def _uri(node: Node, spot: Spot) -> str:
     return text
 
 
-def _is_local(uri: str) -> bool:
-    return uri.startswith(f"{_FILE_SCHEME}:")
+def _in_store(text: str, spot: Spot) -> str:
+    try:
+        read_uri(text)
+    except ValueError as error:
+        # Not repeated: who writes a password into a URI does not want to read it in a log.
+        spot.refuse(Reason.INVALID_VALUE, f"{spot.name} is no URI of a store: {error}")
+    return text
 
 
 @attrs.frozen
@@ -84,24 +98,18 @@ def suspend(node: Node, spot: Spot) -> SuspendFields:
     record = Record.closed(node, spot, ("scope", "onLiveCuda", "uri"))
     scope = record.optional("scope", word_of(SnapshotScope), SnapshotScope.FULL)
     on_live_cuda = record.optional("onLiveCuda", word_of(OnLiveCuda), OnLiveCuda.REFUSE)
-    uri = record.optional("uri", _uri, None)
-    if on_live_cuda.is_usable and on_live_cuda.value is not OnLiveCuda.REFUSE:
-        refuse_unbuilt(Feature.LIVE_CUDA_SUSPEND, on_live_cuda.spot)
-    if uri.is_given:
-        refuse_unbuilt(Feature.SNAPSHOT_UPLOAD, uri.spot)
+    uri = record.optional("uri", _store_uri, None)
     wanted = Suspend(scope=scope.value, on_live_cuda=on_live_cuda.value, uri=uri.value)
     return SuspendFields(wanted, scope.spot)
 
 
 def check_data_scope(suspended: Field[SuspendFields], volumes: Field[tuple[str, ...]]) -> None:
-    """Report a Data snapshot of an actor that has no durable volumes; then, that Data is not built."""
+    """Report a Data snapshot of an actor that has no durable volumes."""
     if not suspended.is_usable or suspended.value.suspend.scope is not SnapshotScope.DATA:
         return
     at = suspended.value.scope or suspended.spot
     if volumes.is_usable and not volumes.value:
         at.report(Reason.NO_DURABLE_VOLUME, "scope Data saves durable volumes, and spec.durableVolumes has none")
-    else:
-        refuse_unbuilt(Feature.DATA_SNAPSHOTS, at)
 
 
 def network(node: Node, spot: Spot) -> Network:

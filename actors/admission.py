@@ -27,7 +27,6 @@ from .document.fields import some_of, whole, word_of
 from .given_paths import GivenPath, GivenPaths, missing_paths
 from .kinds import Kind, kind_of
 from .names import label, report_duplicate_containers, subdomain, uid
-from .not_built import Feature, refuse_unbuilt
 from .probes import lifecycle
 from .quantity import INT64_MAX
 from .resources import Claim, device_counts, overdrafts
@@ -169,7 +168,7 @@ def _spec(node: Node, spot: Spot, paths: GivenPaths) -> WorkerAssignment:
     containers = record.required(
         "containers", some_of(lambda part, at: container_fields(part, at, paths), most=_CONTAINERS_MAX)
     )
-    _check_volumes(volumes, suspend_field)
+    check_data_scope(suspend_field, volumes)
     if containers.is_usable:
         report_duplicate_containers(container.name for container in containers.value)
         check_mounts(containers.value, volumes)
@@ -190,12 +189,6 @@ def _spec(node: Node, spot: Spot, paths: GivenPaths) -> WorkerAssignment:
         lifecycle=hooks.value,
         network=network_field.value,
     )
-
-
-def _check_volumes(volumes: Field[tuple[str, ...]], suspend_field: Field[SuspendFields]) -> None:
-    check_data_scope(suspend_field, volumes)
-    if volumes.is_usable and volumes.value:
-        refuse_unbuilt(Feature.DURABLE_VOLUMES, volumes.spot)
 
 
 def _check_claims(

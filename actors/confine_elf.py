@@ -15,6 +15,7 @@ Source: prctl(2), seccomp(2), execve(2); the BPF of linux/filter.h; the syscall 
 
 from __future__ import annotations
 
+import functools
 import struct
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
@@ -146,6 +147,7 @@ _MACHINES: Final[Mapping[str, _Machine]] = MappingProxyType(
 )
 
 
+@functools.cache
 def confine_elf(machine: str) -> bytes:
     """Return the program for a machine as `uname -m` names it.
 

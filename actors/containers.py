@@ -15,6 +15,7 @@ import attrs
 from statemachine.reasons import Reason
 
 from .assignment import Bundle, Container, Rootfs, User, VolumeMount, WakeupProbe
+from .bundle.mounts import OURS, is_within
 from .capabilities import CAPABILITIES
 from .document import RefusedError, ScalarKind, ScalarNode, Spot
 from .document.decoding import Field, Record, attempt
@@ -22,7 +23,6 @@ from .document.fields import any_text, given_text, list_of, text_like, whole
 from .document.wording import nearest, shown
 from .given_paths import GivenPaths, PathUse, absolute_path
 from .names import container_name, label
-from .not_built import Feature, refuse_unbuilt
 from .probes import ARGUMENTS_MAX, wakeup_probe
 from .resources import ResourceFields, resources
 
@@ -100,26 +100,26 @@ def container_fields(node: Node, spot: Spot, paths: GivenPaths) -> ContainerFiel
 
 
 def check_mounts(containers: Iterable[ContainerFields], volumes: Field[tuple[str, ...]]) -> None:
-    """Report mounts of volumes that the actor does not have and mounts over each other; then, that none are built."""
+    """Report mounts of volumes that the actor does not have, and mounts over or within each other."""
     for container in containers:
         mounts = container.volume_mounts
-        if mounts.is_given and mounts.value and _mounts_fit(mounts, volumes):
-            refuse_unbuilt(Feature.VOLUME_MOUNTS, mounts.spot)
+        if mounts.is_given and mounts.is_usable:
+            _check_mounts_of_one(mounts.value, volumes)
 
 
-def _mounts_fit(mounts: Field[tuple[_PlacedMount, ...]], volumes: Field[tuple[str, ...]]) -> bool:
-    taken: set[str] = set()
-    fits = volumes.is_usable
-    for placed in mounts.value:
+def _check_mounts_of_one(mounts: tuple[_PlacedMount, ...], volumes: Field[tuple[str, ...]]) -> None:
+    taken: list[str] = []
+    for placed in mounts:
         name, path = placed.mount.name, placed.mount.mount_path
         if volumes.is_usable and name not in volumes.value:
             placed.name_spot.report(Reason.INVALID_VALUE, f"spec.durableVolumes has no {shown(name)}")
-            fits = False
-        if path in taken:
-            placed.path_spot.report(Reason.INVALID_VALUE, f"another volume is mounted at {shown(path)} already")
-            fits = False
-        taken.add(path)
-    return fits
+        for other in taken:
+            if path == other:
+                placed.path_spot.report(Reason.INVALID_VALUE, f"another volume is mounted at {shown(path)} already")
+            elif is_within(path, other) or is_within(other, path):
+                message = f"{shown(path)} and {shown(other)}, where another volume is mounted, are within each other"
+                placed.path_spot.report(Reason.INVALID_VALUE, message)
+        taken.append(path)
 
 
 def _source(record: Record, owner: str, paths: GivenPaths) -> Rootfs | Bundle:
@@ -191,6 +191,11 @@ def _mount_path(node: Node, spot: Spot) -> str:
     path = absolute_path(node, spot).rstrip("/")
     if not path:
         spot.refuse(Reason.INVALID_VALUE, f"{spot.name} cannot be the root of the container")
+    if any(name in {"", ".", ".."} for name in path.split("/")[1:]):
+        spot.refuse(Reason.INVALID_VALUE, f"{spot.name} {shown(path)} must be written without `.`, `..` and `//`")
+    for own in OURS:
+        if is_within(path, own) or is_within(own, path):
+            spot.refuse(Reason.INVALID_VALUE, f"{spot.name} {shown(path)}: no volume can lie over or within {own}")
     return path
 
 

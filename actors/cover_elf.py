@@ -18,6 +18,7 @@ two architectures.
 
 from __future__ import annotations
 
+import functools
 import struct
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
@@ -116,6 +117,7 @@ _MACHINES: Final[Mapping[str, tuple[int, Callable[[int, int, int], bytes]]]] = M
 )
 
 
+@functools.cache
 def cover_elf(machine: str) -> bytes:
     """Return the program for a machine as `uname -m` names it.
 

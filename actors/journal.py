@@ -3,7 +3,8 @@
 A file of JSON lines. The first line of a life, and the only one after a compaction, is a base: the machine's whole
 memory, and since when the actor is in its state; so is one after an update or a restart, which changes memory without
 an event. Each transition follows as `{v, seq, at, mono_s, bootId, from, event, to, commands}`; marks inside a step as
-`{v, seq, at, progress: {step, mark}}`. Replaying base and events through the machine gives the memory again.
+`{v, seq, at, progress: {step, mark}}`. Replaying base and events through the machine gives the memory again. Each line
+has the generation whose wish was acted on: the assignment is on disk before its wish is, and a crash may come between.
 
 A transition that could not be written leaves a gap, over which nothing later would follow: the next line that can be
 written is a base.
@@ -61,6 +62,7 @@ class Replayed:
         torn_bytes: length of a torn last line that was dropped.
         boot_id: boot id of the last line.
         since_s: when it came to its state, seconds since 1970 UTC.
+        generation: whose wish was acted on last; 0 when an earlier version wrote it, which did not say so.
     """
 
     actor: Actor
@@ -70,13 +72,21 @@ class Replayed:
     torn_bytes: int
     boot_id: str
     since_s: float
+    generation: int = 0
 
 
 class Journal:
-    """Appends to one actor's journal: transitions from the actor's loop, marks from its running step."""
+    """Appends to one actor's journal: transitions from the actor's loop, marks from its running step.
 
-    def __init__(self, *, files: Files, wall: Wall, path: Path, seq: int = 0, lines: int = 0) -> None:
-        """`seq` and `lines` go on from a replayed journal."""
+    Attributes:
+        generation: whose wish is acted on, from the next line on.
+    """
+
+    def __init__(
+        self, *, files: Files, wall: Wall, path: Path, generation: int = 0, seq: int = 0, lines: int = 0
+    ) -> None:
+        """`generation`, `seq` and `lines` go on from a replayed journal."""
+        self.generation = generation
         self._files, self._wall, self._path = files, wall, path
         self._seq, self._lines = seq, lines
         self._boot_id = wall.boot_id()
@@ -156,6 +166,7 @@ class Journal:
             "at": rfc3339(self._wall.now_s()),
             "mono_s": round(anyio.current_time(), 6),
             "bootId": self._boot_id,
+            "generation": self.generation,
         }
         return orjson.dumps({**head, **content}) + b"\n"
 
@@ -204,6 +215,7 @@ def replay(data: bytes, *, subject: str) -> Replayed:
         torn_bytes=len(torn),
         boot_id=head.boot_id,
         since_s=since_s,
+        generation=head.generation,
     )
 
 
@@ -214,6 +226,7 @@ class _Head:
     seq: int = 0
     at: str = ""
     boot_id: str = ""
+    generation: int = 0
     since: str = ""
 
 

@@ -34,6 +34,11 @@ class ActorDir:
         return self.root / "journal.jsonl"
 
     @cached_property
+    def followed(self) -> Path:
+        """From which followed directory the assignment came, if it came from one."""
+        return self.root / "followed.json"
+
+    @cached_property
     def snapshots(self) -> Path:
         """One directory per snapshot."""
         return self.root / "snapshots"
@@ -41,6 +46,30 @@ class ActorDir:
     def snapshot(self, snapshot_id: str) -> Path:
         """Checkpoint files, then manifest.json last."""
         return self.snapshots / snapshot_id
+
+    @cached_property
+    def volumes(self) -> Path:
+        """One directory per durable volume."""
+        return self.root / "volumes"
+
+    def volume(self, name: str) -> Path:
+        """What the containers that mount it see."""
+        return self.volumes / name
+
+    @cached_property
+    def incoming_volumes(self) -> Path:
+        """What a snapshot holds, while it is unpacked."""
+        return self.root / ".volumes-incoming"
+
+    @cached_property
+    def replaced_volumes(self) -> Path:
+        """The volumes as they were before a start from a snapshot, until that start has succeeded."""
+        return self.root / ".volumes-replaced"
+
+    @cached_property
+    def removed_volumes(self) -> Path:
+        """What nobody needs any more, while it is removed."""
+        return self.root / ".volumes-removed"
 
     @cached_property
     def logs(self) -> Path:

@@ -25,13 +25,6 @@ class Feature(enum.Enum):
 
     NETWORK_PORTS = enum.auto()
     NETWORK_EGRESS = enum.auto()
-    LIFECYCLE_HOOKS = enum.auto()
-    DURABLE_VOLUMES = enum.auto()
-    VOLUME_MOUNTS = enum.auto()
-    DATA_SNAPSHOTS = enum.auto()
-    LIVE_CUDA_SUSPEND = enum.auto()
-    SNAPSHOT_UPLOAD = enum.auto()
-    SNAPSHOT_DOWNLOAD = enum.auto()
     HTTP_PROBES = enum.auto()
     TCP_PROBES = enum.auto()
 
@@ -49,13 +42,6 @@ NOT_BUILT: Final[Mapping[Feature, Unbuilt]] = MappingProxyType(
     {
         F.NETWORK_PORTS: U("network.ports", "the actor's network: forwarded ports"),
         F.NETWORK_EGRESS: U("network.egress: Deny", "the actor's network: denied egress"),
-        F.LIFECYCLE_HOOKS: U("lifecycle", "hooks before a suspend and after a resume"),
-        F.DURABLE_VOLUMES: U("durableVolumes", "volumes that outlive an activation"),
-        F.VOLUME_MOUNTS: U("containers[].volumeMounts", "volumes that outlive an activation"),
-        F.DATA_SNAPSHOTS: U("suspend.scope: Data", "snapshots of durable volumes alone"),
-        F.LIVE_CUDA_SUSPEND: U("suspend.onLiveCuda: Wait | Checkpoint", "suspending while a CUDA context is open"),
-        F.SNAPSHOT_UPLOAD: U("suspend.uri", "snapshot stores outside the worker"),
-        F.SNAPSHOT_DOWNLOAD: U("snapshot.uri other than file:///…", "snapshot stores outside the worker"),
         F.HTTP_PROBES: U("containers[].wakeupProbe.httpGet", "the actor's network: probes over HTTP"),
         F.TCP_PROBES: U("containers[].wakeupProbe.tcpSocket", "the actor's network: probes over TCP"),
     }

@@ -11,6 +11,7 @@ Source: pause(2), ppoll(2); the syscall numbers of the two architectures.
 
 from __future__ import annotations
 
+import functools
 import struct
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
@@ -67,6 +68,7 @@ _AARCH64: Final = _Machine(
 _MACHINES: Final[Mapping[str, _Machine]] = MappingProxyType({"x86_64": _X86_64, "aarch64": _AARCH64})
 
 
+@functools.cache
 def pause_elf(machine: str) -> bytes:
     """Return the pause program for a machine as `uname -m` names it: x86_64 (145 bytes) or aarch64 (172 bytes).
 

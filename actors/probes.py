@@ -94,11 +94,8 @@ def lifecycle(node: Node, spot: Spot) -> Lifecycle:
 def _hook(node: Node, spot: Spot) -> ExecAction | SignalAction:
     record = Record.closed(node, spot, ("exec", "signal"))
     if record.require_one("exec", "signal") == "exec":
-        action: ExecAction | SignalAction = record.required("exec", _exec).value
-    else:
-        action = record.required("signal", _signal).value
-    refuse_unbuilt(Feature.LIFECYCLE_HOOKS, spot)
-    return action
+        return record.required("exec", _exec).value
+    return record.required("signal", _signal).value
 
 
 def _signal(node: Node, spot: Spot) -> SignalAction:

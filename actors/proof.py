@@ -66,11 +66,7 @@ async def verify(files: Files, directory: Path, manifest: Manifest, *, step: Ste
     Raises:
         ProblemError: SnapshotCorrupt, once for each file that differs, in the manifest's order.
     """
-    paths = {file.name: directory / file.name for file in manifest.files}
-    faults = {file.name: await _fault_of_size(files, paths[file.name], file) for file in manifest.files}
-    # A wrong size is known at once; hashing gigabytes would only delay it. Nearly all of them are in one file.
-    if not any(faults.values()):
-        faults = {file.name: await _fault_of_content(files, paths[file.name], file) for file in manifest.files}
+    faults = await faults_of(files, directory, manifest)
     problems = [
         Problem(
             step=step,
@@ -79,10 +75,26 @@ async def verify(files: Files, directory: Path, manifest: Manifest, *, step: Ste
             message=f"snapshot {directory.name}: {name} {fault}",
         )
         for name, fault in faults.items()
-        if fault
+        if fault is not None
     ]
     if problems:
         raise ProblemError(*problems)
+
+
+async def faults_of(files: Files, directory: Path, manifest: Manifest) -> dict[str, str | None]:
+    """What is wrong with each file of a snapshot; None of one that is as the manifest says.
+
+    A file that its scope demands and the manifest does not name is one of them.
+    """
+    faults: dict[str, str | None] = {}
+    for file in manifest.files:
+        faults[file.name] = await _fault_of_size(files, directory / file.name, file)
+    faults |= dict.fromkeys(manifest.absent, "is not in the manifest or empty there; no snapshot of its scope is so")
+    # A wrong size is known at once; hashing gigabytes would only delay it. Nearly all of them are in one file.
+    if not any(faults.values()):
+        for file in manifest.files:
+            faults[file.name] = await _fault_of_content(files, directory / file.name, file)
+    return faults
 
 
 async def _reported(act: Callable[[], Awaitable[_T]], directory: Path, step: Step) -> _T:

@@ -16,7 +16,7 @@ from statemachine.problem import Problem, ProblemError, Step
 from statemachine.reasons import Reason
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
     from actors.manifest import Manifest
     from actors.ports import Files, Wall
@@ -111,16 +111,17 @@ async def newest(files: Files, snapshots: Path) -> Snapshot | None:
     return found[-1] if found else None
 
 
-async def prune(files: Files, snapshots: Path, *, proven: str) -> None:
+async def prune(files: Files, snapshots: Path, *, proven: str, in_use: Collection[str] = ()) -> None:
     """Remove the older snapshots of an actor: all but the one just proven and the KEPT - 1 newest of the others.
 
-    What is not ours, or cannot be read (a newer format, a damaged manifest), stays. The one just proven stays whatever
-    the clock said when it was made. A failure leaves a snapshot for the next time.
+    What is in use, is not ours, or cannot be read (a newer format, a damaged manifest), stays. The one just proven
+    stays whatever the clock said when it was made. A failure leaves a snapshot for the next time.
     """
     others = [name for name in await _names(files, snapshots) if name != proven]
     older = [snapshot.id for snapshot in await _believed(files, snapshots, others)]
     for name in older[: -(KEPT - 1)]:
-        await _remove(files, snapshots / name)
+        if name not in in_use:
+            await _remove(files, snapshots / name)
     await _remove_unproven(files, snapshots, [name for name in others if name not in older])
 
 

@@ -20,13 +20,14 @@ from cattrs.strategies import configure_tagged_union
 if TYPE_CHECKING:
     from sim.world.calls import Call
 
-PORTS: Final = frozenset({"files", "processes", "watch", "net", "signals", "wall", "gpus"})
+PORTS: Final = frozenset({"files", "processes", "watch", "net", "signals", "wall", "gpus", "stores"})
 
 DEADLINE: Final = "DeadlineExceeded"
 TOO_LARGE: Final = "TooLarge"
 END_OF_STREAM: Final = "EndOfStream"
 BROKEN: Final = "BrokenResource"
-ERRORS: Final = frozenset({DEADLINE, TOO_LARGE, END_OF_STREAM, BROKEN})
+STORE: Final = "StoreError"
+ERRORS: Final = frozenset({DEADLINE, TOO_LARGE, END_OF_STREAM, BROKEN, STORE})
 """What a port raises beside errors with an errno."""
 
 
@@ -156,10 +157,11 @@ class Kill:
 
 @attrs.frozen
 class Halfway:
-    """Something happens between two parts of a call that changes files.
+    """Something happens between two parts of a call that changes files or a store.
 
     Attributes:
-        at: the part that was done last, as the file port names it: `created`, `written`, `synced`, `renamed`, …
+        at: the part that was done last, as the file port names it: `created`, `written`, `synced`, `renamed`, …, or the
+            port of the stores: `sent`, `stored`, `removed`.
         error: what goes wrong there; None kills the supervisor.
     """
 
@@ -172,7 +174,18 @@ class Halfway:
             _known_error(self, attribute, value)
 
 
-What: TypeAlias = Fail | Hang | Slow | Lie | Kill | Halfway
+@attrs.frozen
+class Cut:
+    """A command is killed in the middle of its effect, as the kernel does when memory runs out.
+
+    Attributes:
+        nth: when it waits for the nth time: for time to pass, for a lock, for an answer of its sandbox.
+    """
+
+    nth: int = attrs.field(validator=attrs.validators.ge(1))
+
+
+What: TypeAlias = Fail | Hang | Slow | Lie | Kill | Halfway | Cut
 
 
 @attrs.frozen(kw_only=True)

@@ -10,6 +10,7 @@ import attrs
 import trio
 
 from sim.documents import IDLE, actor, container, counter
+from sim.world import scenery
 from sim.world.gpus import Driver, some_gpus
 from sim.world.world import Machine
 from statemachine.states import State
@@ -73,6 +74,12 @@ def claiming(name: str, count: int, **more: Any) -> dict[str, Any]:
 
 
 _CLAIMING: Final = actor("a1", claiming("trainer", 1), claiming("eval", 1), container("logger", IDLE))
+_DURABLE: Final = actor(
+    "a1",
+    container(volumeMounts=[{"name": "work", "mountPath": "/data"}]),
+    durableVolumes=[{"name": "work"}],
+    lifecycle={"preSuspend": {"exec": ["true"]}, "postResume": {"exec": ["true"]}},
+)
 _OTHER: Final = actor("a2", claiming("solo", 1))
 _GPUS: Final = Machine(gpus=some_gpus(3, minors=(5, 2, 3)), driver=Driver(version="550.90.07"))
 
@@ -105,7 +112,8 @@ async def _three_containers(here: Stage) -> None:
 async def _refused_suspend(here: Stage) -> None:
     await here.submit(_COUNTER)
     await here.reach(State.SUSPENDING)
-    here.world.fill_disk(slack_bytes=1 << 16)
+    # Room for what is measured before the freeze, and not for what gVisor then writes.
+    here.world.fill_disk(slack_bytes=6 << 20)
     await here.until(State.THAWING)
     await here.until(State.RUNNING)
     here.world.make_room()
@@ -167,6 +175,19 @@ async def _claimed_gpus(here: Stage) -> None:
     await here.stop()
 
 
+async def _durable_volumes(here: Stage) -> None:
+    """Saved with the memory and put back, then alone; with hooks around."""
+    await here.submit(_DURABLE)
+    await here.wait(State.RUNNING)
+    scenery.put_file(here.world.disk, here.world.state.actor("a1").volume("work") / "deep" / "file", b"content")
+    await here.suspend()
+    await here.resume()
+    await here.submit(asked({**_DURABLE, "spec": {**_DURABLE["spec"], "suspend": {"scope": "Data"}}}, 2, "Running"))
+    await here.suspend()
+    await here.resume()
+    await here.stop()
+
+
 async def _lost_gpu(here: Stage) -> None:
     """The one of `trainer` falls off the bus and comes back."""
     await here.submit(_CLAIMING)
@@ -191,13 +212,14 @@ _ALL: Final = (
         name="refused-suspend",
         play=_refused_suspend,
         document=_COUNTER,
-        machine=Machine(state_bytes=1 << 20),
+        machine=Machine(state_bytes=8 << 20),
         mend=_make_room,
     ),
     ActorLife(name="failed-start", play=_failed_start, document=_MISSING, can_run=False),
     ActorLife(name="backing-off", play=_backing_off, document=_FAILING),
     ActorLife(name="ends-by-itself", play=_ends_by_itself, document=_ENDING),
     ActorLife(name="new-generations", play=_new_generations, document=_COUNTER),
+    ActorLife(name="durable-volumes", play=_durable_volumes, document=_DURABLE),
     ActorLife(name="claimed-gpus", play=_claimed_gpus, document=_CLAIMING, machine=_GPUS),
     ActorLife(name="lost-gpu", play=_lost_gpu, document=_CLAIMING, machine=_GPUS, mend=_reset_gpus),
 )

@@ -33,12 +33,14 @@ class Planted:
         seen: how many calls were of its kind.
         fired: the numbers of the calls that it happened to.
         released: set when who hangs by it may go on.
+        parts: of calls that it was to cut, what they consist of: names of parts of calls of files, waits of commands.
     """
 
     fault: Fault
     seen: int = 0
     fired: list[int] = attrs.field(factory=list)
     released: anyio.Event = attrs.field(factory=anyio.Event)
+    parts: dict[int, list[str]] = attrs.field(factory=dict)
 
     @property
     def has_fired(self) -> bool:
@@ -48,6 +50,10 @@ class Planted:
     def release(self) -> None:
         """Let go on who hangs by it, now and later."""
         self.released.set()
+
+    def missed(self, number: int) -> None:
+        """It met this call, which does not have the part that was to be cut: nothing has happened."""
+        self.fired.remove(number)
 
     def report(self) -> FaultReport:
         """What became of it so far."""

@@ -22,6 +22,7 @@ import trio
 from sim.engine import record_of, run
 from sim.faults import Fault, Kill, When
 from sim.invariants.registry import check
+from sim.invariants.standing import not_gone_on_with, standing_in
 from sim.invariants.violation import Violation
 from statemachine.problem import ProblemError
 from statemachine.states import FINAL, RESTING, State
@@ -164,7 +165,7 @@ def points_of(life: ActorLife, *, seed: int = 0) -> tuple[tuple[Point, ...], tup
     async def scenario(here: Stage) -> None:
         await _play_until_dead(here, life, lambda each: found.append(each) if each not in found else None)
         ends.append(here.world.ledger.count)
-        found.extend([each async for each in _rest(here, life) if each not in found])
+        found.extend([each async for each in come_to_rest(here, life) if each not in found])
 
     record = run(scenario, seed=seed, machine=life.machine)
     calls = [call for call in record.calls if call.changes and call.number <= ends[0]]
@@ -241,11 +242,13 @@ def _crashed(life: ActorLife, how: How, found: list[Violation]) -> Scenario:
         if how is How.POWER:
             await here.world.reboot()
         life.mend(here.world)
+        standing = standing_in(here.world)
         worker = await here.start()
         if not worker.lives:
             found.append(_violation("Restarts", f"the next supervisor ended with {worker.error!r}"))
             return
-        for go_on in (_rest, _run_again, _end):
+        found.extend(_violation("GoesOnWithIt", what) for what in not_gone_on_with(here.world, standing))
+        for go_on in (come_to_rest, run_again, end):
             found.extend([each async for each in go_on(here, life)])
             if found:
                 return
@@ -301,7 +304,7 @@ async def _settle(here: Stage) -> list[str]:
 # ---- after a crash
 
 
-async def _rest(here: Stage, _life: ActorLife) -> AsyncIterator[Violation]:
+async def come_to_rest(here: Stage, _life: ActorLife) -> AsyncIterator[Violation]:
     """Everything comes to rest, and is as it must be."""
     for what in await _settle(here):
         yield _violation("Settles", f"{what} after {SETTLE_S:g} s")
@@ -309,7 +312,7 @@ async def _rest(here: Stage, _life: ActorLife) -> AsyncIterator[Violation]:
         yield each
 
 
-async def _run_again(here: Stage, life: ActorLife) -> AsyncIterator[Violation]:
+async def run_again(here: Stage, life: ActorLife) -> AsyncIterator[Violation]:
     """Whatever became of the actor, a new generation brings it to Running, where it can run."""
     document = life.again()
     uid = document["metadata"]["uid"]
@@ -319,18 +322,18 @@ async def _run_again(here: Stage, life: ActorLife) -> AsyncIterator[Violation]:
             await here.wait(State.RUNNING, uid)
     except ProblemError as error:
         yield _violation("GoesOn", f"it cannot be brought to Running: {error.problem}")
-    async for each in _rest(here, life):
+    async for each in come_to_rest(here, life):
         yield each
 
 
-async def _end(here: Stage, life: ActorLife) -> AsyncIterator[Violation]:
+async def end(here: Stage, life: ActorLife) -> AsyncIterator[Violation]:
     """It can be ended for good, and leaves nothing."""
     uid = life.document["metadata"]["uid"]
     try:
         await here.stop(uid)
     except ProblemError as error:
         yield _violation("GoesOn", f"it cannot be stopped: {error.problem}")
-    async for each in _rest(here, life):
+    async for each in come_to_rest(here, life):
         yield each
 
 

@@ -13,6 +13,8 @@ from .states import DEADLINE_S, PASSING, State
 TRIES_MAX: Final = 5
 """Restarts after a failure under restartPolicy OnFailure, per request to run."""
 BACKOFF_MAX_S: Final = 60.0
+FETCH_S: Final = 3600.0
+"""How much longer the step may take that fetches a snapshot from its store: some 350 GiB at 100 MiB a second."""
 
 
 class Claims(enum.StrEnum):
@@ -34,6 +36,14 @@ class By(enum.StrEnum):
 
     DOCUMENT = "Document"
     COMMAND = "Command"
+
+
+class OnDifference(enum.StrEnum):
+    """What becomes of a restore that the verdict speaks against."""
+
+    REFUSE = "Refuse"
+    FORCE = "Force"
+    """It is tried all the same, where what differs can be passed over at all."""
 
 
 class OnDrain(enum.StrEnum):
@@ -83,12 +93,19 @@ class Snapshot:
         uri: where it is.
         created_at: seconds since 1970 UTC.
         exited: containers that had ended before it was taken, with their exit codes; they are not restored.
+        stored_uri: where it is in a store outside the worker; None while it is in none.
     """
 
     id: str
     uri: str
     created_at: float
     exited: tuple[tuple[str, int], ...] = ()
+    stored_uri: str | None = None
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether it was found in a store, from which it must be fetched before it can be restored."""
+        return self.uri == self.stored_uri
 
 
 @attrs.frozen(kw_only=True)
@@ -113,13 +130,14 @@ class Actor:
         claims: whether the GPU steps are taken.
         restart: restartPolicy.
         grace_s: terminationGracePeriodSeconds.
-        probe_s: the longest wakeup probe, 0 when there is none.
+        probe_s: the longest wakeup probe, and the hook before it; 0 when there is none.
         containers: fate of each application container, in the order of declaration.
         origin: the snapshot that this activation is restored from; None is a cold start. From
             SnapshotProven on it is the proven one.
         last_good: the snapshot that was last proven, restored or found good; a wish to restore does not replace it.
         pending: a request kept for later.
         asked_by: who asked for the activation.
+        on_difference: whether that request wanted the snapshot restored whatever differs here.
         ending: where a rollback leads to.
         held: what is or may be there and must be undone, in the order of making.
         lost_gpus: granted GPUs that were lost while nothing could be done about it.
@@ -137,6 +155,7 @@ class Actor:
     last_good: Snapshot | None = None
     pending: Pending | None = None
     asked_by: By = By.DOCUMENT
+    on_difference: OnDifference = OnDifference.REFUSE
     ending: Ending = Ending.FAILED
     held: tuple[Resource, ...] = ()
     lost_gpus: tuple[str, ...] = ()
@@ -152,8 +171,14 @@ class Actor:
             State.VERIFYING: self.probe_s,
             State.STOPPING: self.grace_s,
             State.BACKING_OFF: self.backoff_s,
+            self._fetching: FETCH_S if self.origin is not None and self.origin.is_elsewhere else 0.0,
         }
         return DEADLINE_S[self.state] + extra_s.get(self.state, 0.0)
+
+    @property
+    def _fetching(self) -> State:
+        """The first state that needs the files of a snapshot, or as much as its manifest."""
+        return State.INJECTING if self.claims is Claims.GPUS else State.RESTORING
 
     @property
     def backoff_s(self) -> float:

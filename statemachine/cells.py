@@ -77,7 +77,7 @@ def _restore(actor: Actor) -> c.Command:
     if actor.origin is None:
         message = "a restore needs an origin; the FromSnapshot guard stands before every row that orders one"
         raise ValueError(message)
-    return c.RestoreSandbox(snapshot=actor.origin)
+    return c.RestoreSandbox(snapshot=actor.origin, on_difference=actor.on_difference)
 
 
 def _follow(actor: Actor) -> c.Command:

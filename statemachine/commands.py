@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from .actor import Pending, Resource, Snapshot
+from .actor import OnDifference, Pending, Resource, Snapshot
 from .problem import Step
 
 if TYPE_CHECKING:
@@ -53,6 +53,7 @@ class RestoreSandbox:
     """Restore sandbox and containers."""
 
     snapshot: Snapshot
+    on_difference: OnDifference = OnDifference.REFUSE
 
 
 @attrs.frozen

@@ -7,7 +7,7 @@ from typing import Final
 
 import attrs
 
-from .actor import By, OnDrain, Snapshot
+from .actor import By, OnDifference, OnDrain, Snapshot
 from .problem import Problem
 
 
@@ -43,6 +43,7 @@ class Activate:
 
     source: Snapshot | None = None
     by: By = By.DOCUMENT
+    on_difference: OnDifference = OnDifference.REFUSE
 
 
 @attrs.frozen(kw_only=True)
@@ -221,12 +222,28 @@ class CleanupDue:
     """What a cleanup that failed has left is to be undone again."""
 
 
+@attrs.frozen(kw_only=True)
+class SnapshotUploaded:
+    """A snapshot of the actor is whole in its store: its manifest, which comes last, is there."""
+
+    snapshot: str
+    uri: str
+
+
+@attrs.frozen(kw_only=True)
+class UploadFailed:
+    """A snapshot of the actor did not reach its store; it is tried again."""
+
+    snapshot: str
+    problem: Problem
+
+
 Event = (
     Activate | SuspendRequested | StopRequested | DrainRequested
     | AssignmentRecorded | GpusDetected | SpecGenerated | GpusPartitioned | EditsInjected | SandboxCreated
     | SandboxRestored | ContainersVerified | SnapshotProven | SandboxReleased | Thawed | RolledBack | TornDown
     | BackoffElapsed | RestoreRefused | SuspendRefused | StepFailed | DeadlineExceeded
-    | ContainerExited | SandboxDied | GpuLost | Recovered | CleanupDue
+    | ContainerExited | SandboxDied | GpuLost | Recovered | CleanupDue | SnapshotUploaded | UploadFailed
 )  # fmt: skip
 
 REQUESTS: Final = (Activate, SuspendRequested, StopRequested, DrainRequested)
@@ -235,5 +252,5 @@ ANSWERS: Final = (
     ContainersVerified, SnapshotProven, SandboxReleased, Thawed, RolledBack, TornDown, BackoffElapsed,
 )  # fmt: skip
 FAILURES: Final = (RestoreRefused, SuspendRefused, StepFailed, DeadlineExceeded)
-OBSERVATIONS: Final = (ContainerExited, SandboxDied, GpuLost, Recovered, CleanupDue)
+OBSERVATIONS: Final = (ContainerExited, SandboxDied, GpuLost, Recovered, CleanupDue, SnapshotUploaded, UploadFailed)
 EVENTS: Final[tuple[type, ...]] = REQUESTS + ANSWERS + FAILURES + OBSERVATIONS

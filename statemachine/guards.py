@@ -25,7 +25,9 @@ from .events import (
     StepFailed,
     StopRequested,
     SuspendRequested,
+    UploadFailed,
 )
+from .reasons import Reason
 
 Predicate = Callable[[Actor, Event], bool]
 
@@ -82,6 +84,13 @@ def _lives(actor: Actor, event: Event) -> bool:
     return isinstance(event, ContainerExited) and event.container in actor.live
 
 
+def _upload_is_news(actor: Actor, event: Event) -> bool:
+    if not isinstance(event, UploadFailed) or actor.last_good is None or event.snapshot != actor.last_good.id:
+        return False
+    told = actor.problem
+    return told is None or (told.reason is Reason.SNAPSHOT_NOT_UPLOADED and told != event.problem)
+
+
 Always: Final = Guard("Always", lambda _actor, _event: True)
 ClaimsGpu: Final = Guard("ClaimsGpu", lambda actor, _event: actor.claims is Claims.GPUS)
 FromSnapshot: Final = Guard("FromSnapshot", lambda actor, _event: actor.origin is not None)
@@ -121,6 +130,7 @@ EndsBackingOff: Final = Guard("EndsBackingOff", lambda actor, _event: actor.endi
 EndsFailed: Final = Guard("EndsFailed", lambda actor, _event: actor.ending is Ending.FAILED)
 EndsSuspended: Final = Guard("EndsSuspended", lambda actor, _event: actor.ending is Ending.SUSPENDED)
 EndsAtOrigin: Final = Guard("EndsAtOrigin", lambda actor, _event: actor.ending is Ending.ORIGIN)
+UploadIsNews: Final = Guard("UploadIsNews", _upload_is_news)
 OriginGood: Final = Guard(
     "OriginGood", lambda _actor, event: isinstance(event, RolledBack) and event.origin is OriginVerdict.GOOD
 )

@@ -88,13 +88,18 @@ class Reason(enum.StrEnum):
     CANCELLED = "Cancelled"
     # suspend and restore
     LIVE_CUDA_CONTEXT = "LiveCudaContext"
+    CUDA_CHECKPOINT_UNSUPPORTED = "CudaCheckpointUnsupported"
+    CUDA_DRIVER_TOO_OLD = "CudaDriverTooOld"
+    CUDA_CHECKPOINT_NOT_FOUND = "CudaCheckpointNotFound"
     NO_DURABLE_VOLUME = "NoDurableVolume"
+    HOOK_FAILED = "HookFailed"
     INSUFFICIENT_DISK = "InsufficientDisk"
     OPEN_DELETED_FILE = "OpenDeletedFile"
     SNAPSHOT_MISSING = "SnapshotMissing"
     SNAPSHOT_CORRUPT = "SnapshotCorrupt"
     SNAPSHOT_INCOMPATIBLE = "SnapshotIncompatible"
     SNAPSHOT_NOT_UPLOADED = "SnapshotNotUploaded"
+    STORE_UNREACHABLE = "StoreUnreachable"
     RESTORED_NOT_SERVING = "RestoredNotServing"
     COULD_NOT_THAW = "CouldNotThaw"
     BUNDLE_CHANGED = "BundleChanged"
@@ -257,7 +262,7 @@ CATALOGUE: Final[Mapping[Reason, ReasonText]] = MappingProxyType(
             "Run the newer version, or begin anew with a higher generation.",
         ),
         R.SUPERVISOR_RESTARTED: T(
-            "The supervisor ended while the actor was active; its sandbox is gone.",
+            "The supervisor ended in the middle of something; what became of it, and of the sandbox, is in the message.",
             "`greenroom resume UID` goes on from the last good snapshot; without one it starts the actor anew.",
         ),
         R.INVALID_REQUEST: T(
@@ -300,12 +305,22 @@ CATALOGUE: Final[Mapping[Reason, ReasonText]] = MappingProxyType(
         R.COMPLETED: T("Every container ended with exit code 0.", "Nothing is to be done."),
         R.CANCELLED: T("The operation was given up because another was asked for.", "Nothing is to be done."),
         R.LIVE_CUDA_CONTEXT: T(
-            "A CUDA context is open, and saving it was not asked for.",
-            "Let the application close it, or set suspend.onLiveCuda.",
+            "A CUDA context is open, and it is not to be saved.",
+            "Let the application close it (a preSuspend hook can tell it to), or set suspend.onLiveCuda.",
+        ),
+        R.CUDA_CHECKPOINT_UNSUPPORTED: T("This runsc cannot run cuda-checkpoint.", "Use a current one, or Wait."),
+        R.CUDA_DRIVER_TOO_OLD: T("The driver is too old for cuda-checkpoint.", "Use one of release 550 or newer."),
+        R.CUDA_CHECKPOINT_NOT_FOUND: T(
+            "A container with a GPU has no cuda-checkpoint in its PATH, or has it elsewhere than the others.",
+            "Put NVIDIA's cuda-checkpoint at the same place of each image, or let the application close its contexts.",
         ),
         R.NO_DURABLE_VOLUME: T(
             "A Data snapshot was asked of an actor without durable volumes.",
             "Declare durableVolumes, or use scope: Full.",
+        ),
+        R.HOOK_FAILED: T(
+            "A hook of the actor (lifecycle.preSuspend or postResume) did not succeed.",
+            "The detail has its last lines; after preSuspend the actor runs on, after postResume the snapshot is good.",
         ),
         R.INSUFFICIENT_DISK: T(
             "The disk has no room for the snapshot.", "Free space below the state directory; the actor runs on."
@@ -327,6 +342,10 @@ CATALOGUE: Final[Mapping[Reason, ReasonText]] = MappingProxyType(
         ),
         R.SNAPSHOT_NOT_UPLOADED: T(
             "The snapshot is good here but did not reach its store yet.", "It is tried again; check the store."
+        ),
+        R.STORE_UNREACHABLE: T(
+            "The store of a snapshot does not answer, or refuses.",
+            "Check the store, its endpoint and the credentials in the environment; the message has its words.",
         ),
         R.RESTORED_NOT_SERVING: T(
             "The actor was started or restored, but did not answer its probe in time.",

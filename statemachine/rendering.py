@@ -23,7 +23,10 @@ if TYPE_CHECKING:
 _WAY_UP: Final = "WayUp"
 _RESTING_STYLE: Final = "classDef resting font-weight:bold,stroke-width:3px"
 _HEADINGS: Final = ("state", "event", "when", "then", "commands", "remembered")
+_FETCHED: Final = "and an hour for a snapshot that is fetched from a store"
 _EXTRA_TIME: Final = {
+    State.INJECTING: _FETCHED,
+    State.RESTORING: f"{_FETCHED}, where nothing is injected",
     State.VERIFYING: "and the longest wakeup probe",
     State.STOPPING: "and the termination grace period",
     State.BACKING_OFF: "and the delay itself: 1, 2, 4, … at most 60 s",

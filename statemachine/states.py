@@ -80,13 +80,13 @@ DEADLINE_S: Final[Mapping[State, float]] = MappingProxyType(
         State.DETECTING: 30.0,
         State.GENERATING: 120.0,
         State.PARTITIONING: 10.0,
-        State.INJECTING: 30.0,
+        State.INJECTING: 30.0,  # plus the time to fetch a snapshot that is in a store, see Actor.deadline_s
         State.CREATING: 60.0,
-        State.RESTORING: 600.0,
-        State.VERIFYING: 15.0,  # plus the longest wakeup probe, see Actor.deadline_s
+        State.RESTORING: 600.0,  # plus the same where nothing is injected
+        State.VERIFYING: 15.0,  # plus the hook and the longest wakeup probe, see Actor.deadline_s
         State.SUSPENDING: 900.0,
         State.RELEASING: 60.0,
-        State.THAWING: 660.0,  # a save that was cut off goes on to its end first; what hangs is given up far sooner
+        State.THAWING: 700.0,  # a save that was cut off goes on to its end first, and a hook may follow
         State.STOPPING: 60.0,  # plus the termination grace period
         State.ROLLING_BACK: 60.0,
         State.BACKING_OFF: 15.0,  # plus the delay itself

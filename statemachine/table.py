@@ -49,7 +49,7 @@ from .cells import (
     Timetable,
 )
 from .reasons import Reason
-from .states import STARTING, State
+from .states import FINAL, STARTING, State
 
 S = State
 _t = Timetable()
@@ -157,7 +157,7 @@ _t.go(S.SUSPENDING, e.StepFailed, S.ROLLING_BACK, ROLL_BACK, when=~g.SandboxAliv
 _t.go(S.SUSPENDING, e.DeadlineExceeded, S.THAWING, CANCEL, THAW, remember=(u.FirstCause,))
 _t.go(S.SUSPENDING, e.SandboxDied, S.ROLLING_BACK, CANCEL, ROLL_BACK, remember=(u.FirstCause, u.EndFailed))
 _t.go(S.SUSPENDING, e.StopRequested, S.STOPPING, CANCEL, STOP, remember=_wished_end)
-_t.go(S.SUSPENDING, e.Recovered, S.THAWING, THAW, when=g.FoundAlive, remember=(u.FirstCause, u.ForgetDrain))
+_t.go(S.SUSPENDING, e.Recovered, S.THAWING, WATCH, THAW, when=g.FoundAlive, remember=(u.FirstCause, u.ForgetDrain))
 _t.go(
     S.SUSPENDING, e.Recovered, S.ROLLING_BACK, ROLL_BACK,
     when=~g.FoundAlive, remember=(u.FirstCause, u.ForgetDrain, u.EndFailed),
@@ -214,7 +214,7 @@ _t.go(S.THAWING, e.StepFailed, S.ROLLING_BACK, ROLL_BACK, remember=(u.BlameThaw,
 _t.go(S.THAWING, e.DeadlineExceeded, S.ROLLING_BACK, CANCEL, ROLL_BACK, remember=(u.BlameThaw, u.EndFailed))
 _t.go(S.THAWING, e.SandboxDied, S.ROLLING_BACK, CANCEL, ROLL_BACK, remember=(u.NewCause, u.EndFailed))
 _t.go(S.THAWING, e.StopRequested, S.STOPPING, CANCEL, STOP, remember=_wished_end)
-_t.go(S.THAWING, e.Recovered, S.THAWING, THAW, when=g.FoundAlive, remember=(u.ForgetDrain,))
+_t.go(S.THAWING, e.Recovered, S.THAWING, WATCH, THAW, when=g.FoundAlive, remember=(u.ForgetDrain,))
 _t.go(
     S.THAWING, e.Recovered, S.ROLLING_BACK, ROLL_BACK,
     when=~g.FoundAlive, remember=(u.NewCause, u.ForgetDrain, u.EndFailed),
@@ -378,6 +378,16 @@ _t.ignore(S.TERMINATED, (e.DrainRequested, e.SandboxDied, e.GpuLost, e.Recovered
 
 # ---- a cleanup that failed, where nothing was left since
 _t.ignore_rest((e.CleanupDue,), "it is not at rest: what it holds is undone on its way")
+
+# ---- the upload of a snapshot, which goes on beside whatever the actor does
+_t.stay([state for state in State if state not in FINAL], e.SnapshotUploaded, u.KeepStored)
+_t.stay(S.SUSPENDED, e.UploadFailed, u.TellUpload, when=g.UploadIsNews)
+_t.ignore(
+    S.SUSPENDED, e.UploadFailed, "it is told already, or the actor has a trouble of its own", when=~g.UploadIsNews
+)
+_t.ignore_rest(
+    (e.SnapshotUploaded, e.UploadFailed), "it is tried again, and only an actor that is Suspended tells of it"
+)
 
 # ---- answers of a step that was given up, or that no such state waits for
 _t.ignore_rest(

@@ -20,8 +20,10 @@ from .events import (
     RolledBack,
     SandboxDied,
     SnapshotProven,
+    SnapshotUploaded,
     StepFailed,
     SuspendRefused,
+    UploadFailed,
 )
 from .problem import Problem, Step
 from .reasons import Reason
@@ -47,17 +49,18 @@ def _problem_of(event: Event) -> Problem | None:
         GpuLost,
         Recovered,
         DrainRequested,
+        UploadFailed,
     )
     return event.problem if isinstance(event, carriers) else None
 
 
-_WISHED: Final = frozenset({Reason.COMPLETED, Reason.WORKER_DRAINING})
-"""Reasons that tell why an actor ends, but no trouble: a real one replaces them."""
+_MILD: Final = frozenset({Reason.COMPLETED, Reason.WORKER_DRAINING, Reason.SNAPSHOT_NOT_UPLOADED})
+"""Reasons that tell why an actor ends, or of its snapshot, but no trouble of its own: a real one replaces them."""
 
 
 def _keep_first(actor: Actor, event: Event) -> Actor:
     first = actor.problem
-    if first is None or first.reason in _WISHED:
+    if first is None or first.reason in _MILD:
         first = _problem_of(event) or first
     return attrs.evolve(actor, problem=first)
 
@@ -74,6 +77,7 @@ def _begin(actor: Actor, event: Event) -> Actor:
         actor,
         origin=event.source,
         asked_by=event.by,
+        on_difference=event.on_difference,
         pending=None,
         ending=Ending.FAILED,
         lost_gpus=(),
@@ -171,6 +175,28 @@ def _forget_cleanup(actor: Actor, _event: Event) -> Actor:
     return attrs.evolve(actor, problem=None) if by_cleanup else actor
 
 
+def _keep_stored(actor: Actor, event: Event) -> Actor:
+    if not isinstance(event, SnapshotUploaded):
+        return actor
+    told = without_upload_trouble(actor) if _is_of(actor.last_good, event) else actor
+    return attrs.evolve(told, origin=_stored(actor.origin, event), last_good=_stored(actor.last_good, event))
+
+
+def _stored(snapshot: Snapshot | None, event: SnapshotUploaded) -> Snapshot | None:
+    return attrs.evolve(snapshot, stored_uri=event.uri) if snapshot and _is_of(snapshot, event) else snapshot
+
+
+def _is_of(snapshot: Snapshot | None, event: SnapshotUploaded) -> bool:
+    return snapshot is not None and snapshot.id == event.snapshot
+
+
+def without_upload_trouble(actor: Actor) -> Actor:
+    """The memory of an actor of which it is found out anew whether its snapshot reaches a store."""
+    if actor.problem is None or actor.problem.reason is not Reason.SNAPSHOT_NOT_UPLOADED:
+        return actor
+    return attrs.evolve(actor, problem=None)
+
+
 def _lose_gpu(actor: Actor, event: Event) -> Actor:
     if not isinstance(event, GpuLost):
         return actor
@@ -206,6 +232,8 @@ Promote: Final = Update("Promote", _promote)
 KeepSaved: Final = Update("KeepSaved", _keep_saved)
 AdoptOrigin: Final = Update("AdoptOrigin", _adopt_origin)
 ForgetCleanup: Final = Update("ForgetCleanup", _forget_cleanup)
+KeepStored: Final = Update("KeepStored", _keep_stored)
+TellUpload: Final = Update("TellUpload", lambda actor, event: attrs.evolve(actor, problem=_problem_of(event)))
 LoseGpu: Final = Update("LoseGpu", _lose_gpu)
 KeepRun: Final = Update("KeepRun", _pend(Pending.RUN))
 KeepSuspend: Final = Update("KeepSuspend", _pend(Pending.SUSPEND))

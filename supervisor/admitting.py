@@ -17,6 +17,7 @@ from actors.admission import admit
 from actors.assignment import ColdStart, DesiredState, SnapshotAt, WorkerAssignment
 from actors.document.wording import shown
 from actors.generations import Known, Verdict, judge
+from actors.named_snapshots import find_named
 from statemachine.actor import Actor, By, Snapshot
 from statemachine.events import Activate, Event, StopRequested, SuspendRequested
 from statemachine.machine import Refused
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
     from pathlib import Path
 
-    from actors.ports import Files
+    from actors.ports import Files, Stores
     from supervisor.life import Life
 
 
@@ -126,6 +127,7 @@ class Admission:
     """Admits documents to a roster, one at a time per actor."""
 
     files: Files
+    stores: Stores
     roster: Roster
     snapshots_of: SnapshotsOf
     _turns: dict[str, anyio.Lock] = attrs.field(factory=dict, init=False)
@@ -191,6 +193,9 @@ class Admission:
             return Effect.ENDED_ALREADY
         self.roster.require_room(assignment.uid)
         source = await self._source(assignment, None)
+        known = ended.actor.last_good if ended else None
+        if source is not None and known is not None and (source.id, source.uri) == (known.id, known.uri):
+            source = known  # where it is stored is not written beside it
         require_something_to_suspend(assignment, source)
         async with self._booked(assignment):
             await self.roster.begin(assignment, first_memory(assignment, source))
@@ -205,7 +210,7 @@ class Admission:
             assignment=assignment, actor=lambda actor: adapt(actor, assignment), source=source if named else None
         )
         async with self._booked(assignment):
-            outcome = await life.ask(_request(assignment, source), adoption)
+            outcome = await life.ask(wish_of(assignment, source), adoption)
             if isinstance(outcome, Refused):
                 raise ProblemError(outcome.problem)
         return Effect.UPDATED
@@ -220,7 +225,7 @@ class Admission:
             case ColdStart.WANTED:
                 return None
             case SnapshotAt(uri=uri):
-                return await snapshots.find_snapshot(self.files, uri, step=Step.ADMISSION)
+                return await find_named(self.files, self.stores, uri, step=Step.ADMISSION)
             case None:
                 return last_good or await snapshots.newest(self.files, self.snapshots_of(assignment.uid))
 
@@ -229,7 +234,8 @@ def _runs(assignment: WorkerAssignment) -> bool:
     return assignment.desired_state is DesiredState.RUNNING
 
 
-def _request(assignment: WorkerAssignment, source: Snapshot | None) -> Event:
+def wish_of(assignment: WorkerAssignment, source: Snapshot | None) -> Event:
+    """What a document asks of its actor."""
     match assignment.desired_state:
         case DesiredState.RUNNING:
             return Activate(source=source, by=By.DOCUMENT)

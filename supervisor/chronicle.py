@@ -31,6 +31,10 @@ class Chronicle:
         """Go on with a log that says another generation."""
         self._log = log
 
+    def follow(self, generation: int) -> None:
+        """From the next line on it is written down that this generation's wish was acted on."""
+        self._journal.generation = generation
+
     async def begin(self, actor: Actor, *, since_s: float) -> None:
         """Begin the journal.
 

@@ -5,10 +5,11 @@ other file. What is refused stands in `refused/<file>.json` and in the worker's 
 It is judged anew when the file changes; and without a change, every RETRY_S, when it was refused for something else
 than what it says.
 
-A vanished file ends an actor only when the generation that is followed was admitted from this directory, and a full
-successful rescan RESCAN_AFTER_S later finds its uid in no file. A file that cannot be read, or no longer tells its uid,
-stands for the actor that it stood for before. A directory that cannot be read ends nothing (IntakeUnreadable), and when
-it is back, or has been exchanged, the time begins anew. Source: DESIGN, "Watched directory".
+A vanished file ends an actor only when the generation that is followed was admitted from this directory, by this life
+of the worker or an earlier one, and a full successful rescan RESCAN_AFTER_S later finds its uid in no file. A file that
+cannot be read, or no longer tells its uid, stands for the actor that it stood for before. A directory that cannot be
+read ends nothing (IntakeUnreadable), and when it is back, or has been exchanged, the time begins anew. Source: DESIGN,
+"Watched directory".
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from statemachine.reasons import OF_THE_DOCUMENT, Reason
 from statemachine.states import State
 from statemachine.wording import file_label
 from supervisor.admitting import Effect
+from supervisor.followed import followed_before, note_followed
 from supervisor.status import problem_json
 from supervisor.step_runner import internal
 
@@ -127,6 +129,7 @@ class DirectoryIntake:
         """Scan once, then follow the changes."""
         async with anyio.create_task_group() as group, self.ports.watch.changes(self.directory) as changes:
             await self._forget_refusals()
+            self._admitted.update(await followed_before(self.ports.files, self.state_dir, self.directory))
             group.start_soon(self._judge_again)
             group.start_soon(self._follow, frozenset[str](), group)
             async for names in changes:
@@ -268,8 +271,10 @@ class DirectoryIntake:
             _log.exception("fault", file=file_label(name), reason=str(Reason.INTERNAL))
             await self._refuse(name, (internal(Step.ADMISSION, "admission", error),))
             return None
-        if admitted.effect is not Effect.STALE:
+        if admitted.effect is not Effect.STALE and self._admitted.get(admitted.uid) != admitted.generation:
             self._admitted[admitted.uid] = admitted.generation
+            actor = self.state_dir.actor(admitted.uid)
+            await note_followed(self.ports.files, actor, self.directory, generation=admitted.generation)
         await self._accept(name)
         _tell(name, admitted)
         return admitted

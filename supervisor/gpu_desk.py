@@ -14,7 +14,7 @@ import structlog
 
 from actors.gpu.detection import judge, look_for_nodes, require_nodes
 from actors.gpu.inventory import Inventory
-from actors.gpu.partition import Pool, admit, grant, lost_grants, release
+from actors.gpu.partition import Claim, Pool, Ticket, admit, grant, lost_grants, release
 from actors.gpu.view import SILENT, NvmlAnswers, unanswered
 from actors.steps.partition import claims_by_container
 from statemachine.events import GpuLost
@@ -24,12 +24,12 @@ from supervisor.gpu_watch import GpuWatch
 from supervisor.spec_keeper import spec_keeper_of
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 
     from actors.assignment import WorkerAssignment
-    from actors.gpu.desk import KeptSpec
+    from actors.gpu.desk import KeptSpec, SpecFacts
     from actors.gpu.detection import Detected, Seen
-    from actors.gpu.partition import Claim, Grant, Loss
+    from actors.gpu.partition import Grant, Loss
     from actors.gpu.view import View
     from actors.ports import DriverPlaces, Files, Ports
     from supervisor.settings import Settings
@@ -154,6 +154,18 @@ class WorkerGpus:
             raise _of_step(error, Step.PARTITION) from error
         return self.grants(uid)
 
+    async def compute_processes(self, uuids: Collection[str]) -> Mapping[str, tuple[int, ...]]:
+        """The pids that compute on each of these GPUs, as NVML has told it last."""
+        view = await self._watch.first_word(NEXT_WORD_S)
+        with anyio.move_on_after(NEXT_WORD_S):
+            # A monitor tells of its GPUs first, and then of who computes on each.
+            while isinstance(view, NvmlAnswers) and not view.processes.keys() >= set(uuids):
+                await self._watch.changed(view)
+                view = self._watch.view
+        if not isinstance(view, NvmlAnswers) or not view.processes.keys() >= set(uuids):
+            raise ProblemError(_untold(view, uuids))
+        return {uuid: view.processes[uuid] for uuid in uuids}
+
     def grants(self, uid: str) -> tuple[Grant, ...]:
         """What each container of an actor holds."""
         ticket = self.pool.ticket(uid)
@@ -166,6 +178,21 @@ class WorkerGpus:
         self._told = {(actor, gpu) for actor, gpu in self._told if actor != uid}
 
     # ---- what the worker asks
+
+    def keep(self, uid: str, grants: Sequence[Grant], spec: SpecFacts) -> bool:
+        """Book what an actor holds since an earlier life of the worker; whether it can: no GPU has two holders.
+
+        Before anybody else may have it. That one of them is lost by now, or gone, it is told like any other holder.
+        """
+        claims = tuple(Claim(each.container, len(each.gpus)) for each in grants)
+        number = 1 + max((ticket.number for ticket in self.pool.tickets), default=0)
+        try:
+            kept = Ticket(number=number, uid=uid, claims=claims, grants=tuple(grants))
+            self.pool = Pool((*self.pool.tickets, kept))
+        except ValueError:
+            return False
+        self._specs[uid] = spec.identity
+        return True
 
     async def book(self, assignment: WorkerAssignment) -> bool:
         """Book what an actor claims; whether there is a booking now that there was not before.
@@ -278,6 +305,15 @@ def desk_of(ports: Ports, settings: Settings) -> WorkerGpus:
 def _of_step(error: ProblemError, step: Step) -> ProblemError:
     """The pod is looked at in several steps; what speaks against one of them is that one's."""
     return ProblemError(*(attrs.evolve(each, step=step) for each in error.problems))
+
+
+def _untold(view: View, uuids: Collection[str]) -> Problem:
+    """NvmlUnavailable: nobody knows who computes on these GPUs."""
+    if not isinstance(view, NvmlAnswers):
+        return unanswered(view, step=Step.SUSPEND)
+    untold = ", ".join(sorted(set(uuids) - view.processes.keys()))
+    message = f"NVML does not say which processes compute on {untold}"
+    return Problem(step=Step.SUSPEND, reason=Reason.NVML_UNAVAILABLE, subject="nvml", message=message)
 
 
 def _lost(uid: str, loss: Loss) -> GpuLost:

@@ -23,6 +23,7 @@ from statemachine.machine import Ignored, Outcome, Refused, Transition, begin, s
 from statemachine.problem import Problem, ProblemError, Step
 from statemachine.reasons import Reason
 from statemachine.states import FINAL, INACTIVE, RESTING, STEP_OF
+from statemachine.updates import KeepStored
 from supervisor.chronicle import Chronicle
 from supervisor.cleanups import Cleanups
 from supervisor.mailbox import Adoption, ClosedMailboxError, Letter, Mailbox
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from anyio.abc import TaskGroup
 
     from actors.journal import Journal, Mark
+    from actors.runsc.reclaiming import Survivor
     from statemachine.events import Event
 
 _log = structlog.get_logger("greenroom.life")
@@ -50,7 +52,7 @@ class Life:
     """One life of one actor, from its admission to Terminated (or to the end of the worker).
 
     Public state is read by status and waiters; only the loop changes it. `begins_anew` tells that another life follows,
-    `follows` that the actor is about to act on a request that was kept.
+    `follows` that the actor is about to act on a request that was kept, `has_come` that it is where it came in.
     """
 
     def __init__(
@@ -70,7 +72,7 @@ class Life:
         self.since_s = now_s()
         self.begins_anew = False
         self.follows = False
-        self.ended = anyio.Event()
+        self.ended, self.has_come = anyio.Event(), anyio.Event()
         self._changed: anyio.Event | None = None
         self._performer, self._on_change, self._now_s = performer, on_change, now_s
         self._mailbox = Mailbox()
@@ -133,6 +135,18 @@ class Life:
             raise ProblemError(_terminated(self.uid))
         return letter.outcome
 
+    async def take_over(self, survivor: Survivor) -> None:
+        """Go on with the sandbox that outlived an earlier life of the worker.
+
+        Raises:
+            ProblemError: it cannot be gone on with; nothing of it is owned.
+        """
+        self.actor = await self._performer.take_over(survivor, self.actor)
+
+    def inherit(self, activation: str) -> None:
+        """Hold on to an activation of an earlier life of the worker that could not be ended."""
+        self._performer.inherit(activation)
+
     async def found(self) -> None:
         """Begin the journal: from here on the life is on disk.
 
@@ -150,6 +164,7 @@ class Life:
         try:
             async with anyio.create_task_group() as children:
                 await self._come(entrance, children)
+                self.has_come.set()
                 while self.actor.state not in FINAL:
                     await self._take_safely(await self._next(), children)
                 children.cancel_scope.cancel()
@@ -177,9 +192,15 @@ class Life:
         self.actor = attrs.evolve(self.actor, problem=problem)
         self._announce()
 
+    def note_stored(self, event: e.SnapshotUploaded) -> None:
+        """For a life that is over: where its snapshot is."""
+        self.actor = KeepStored.apply(self.actor, event)
+        self._announce()
+
     def _close(self) -> None:
         self._mailbox.close()
         self.ended.set()
+        self.has_come.set()
         self._announce()
 
     def _announce(self) -> None:
@@ -234,6 +255,9 @@ class Life:
                 outcome = Refused(problem=error.problem)
             else:
                 outcome = step(self.actor, event)
+                self._chronicle.follow(self.assignment.generation)
+                if not isinstance(outcome, Transition):
+                    await self._chronicle.rebase(self.actor, since_s=self.since_s)
         letter.outcome = outcome
         match outcome:
             case Ignored(why=why):

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING
 import attrs
 
 from actors.assignment import DesiredState, RestartPolicy, WorkerAssignment
+from actors.steps.hooks import HOOK_S
 from statemachine.actor import Actor, Claims, ContainerFate, Pending, Restart, Snapshot
 from statemachine.problem import Problem, ProblemError, Step
 from statemachine.reasons import Reason
 from statemachine.states import State
+from statemachine.updates import without_upload_trouble
 
 if TYPE_CHECKING:
     from supervisor.life import Life
@@ -62,11 +64,13 @@ def require_something_to_suspend(assignment: WorkerAssignment, source: Snapshot 
 
 
 def adapt(actor: Actor, assignment: WorkerAssignment) -> Actor:
-    """The memory with what a generation may change: restart policy, grace, probes."""
+    """The memory with what a generation may change: restart policy, grace, probes and the hook before them."""
+    hook_s = HOOK_S if assignment.lifecycle.post_resume is not None else 0.0
+    probes_s = (each.wakeup_probe.timeout_s for each in assignment.containers if each.wakeup_probe)
     on_failure = assignment.restart_policy is RestartPolicy.ON_FAILURE
     return attrs.evolve(
-        actor,
+        without_upload_trouble(actor),  # another store may be named, or none
         restart=Restart.ON_FAILURE if on_failure else Restart.NEVER,
         grace_s=float(assignment.termination_grace_s),
-        probe_s=max((each.wakeup_probe.timeout_s for each in assignment.containers if each.wakeup_probe), default=0.0),
+        probe_s=hook_s + max(probes_s, default=0.0),
     )

@@ -6,15 +6,27 @@ from typing import TYPE_CHECKING, Final
 
 import anyio
 
+from actors.gpu.detection import judge, look_for_nodes
 from actors.gpu.facts import FactError, decode_lines, is_of_nvml
 from actors.gpu.view import SILENT, NvmlFails, after, after_monitor_ended
 
 if TYPE_CHECKING:
+    from actors.gpu.detection import Detected
     from actors.gpu.view import View
-    from actors.ports import DriverPlaces, GpuMonitor, Gpus
+    from actors.ports import DriverPlaces, GpuMonitor, Gpus, Ports
 
 ANSWER_S: Final = 20.0
 """Without persistence mode the driver takes seconds to wake up."""
+
+
+async def look_at_gpus(ports: Ports, places: DriverPlaces) -> Detected:
+    """The GPUs of this pod, as a worker that starts here would find them.
+
+    Raises:
+        ProblemError: why it would grant nobody one.
+    """
+    seen = await look_for_nodes(ports.files, places)
+    return judge(seen, await ask_nvml(ports.gpus, places))
 
 
 async def ask_nvml(gpus: Gpus, places: DriverPlaces, *, deadline_s: float = ANSWER_S) -> View:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import anyio
 
-from statemachine.actor import By, Pending
+from statemachine.actor import By, OnDifference, Pending
 from statemachine.events import Activate, StopRequested, SuspendRequested
 from statemachine.machine import Refused
 from statemachine.problem import Problem, ProblemError, Step
@@ -45,8 +45,13 @@ def starts_anew(worker: Worker, uid: str) -> bool:
     return actor.state is State.FAILED and actor.last_good is None
 
 
-async def resume(worker: Worker, uid: str) -> State:
+async def resume(worker: Worker, uid: str, on_difference: OnDifference = OnDifference.REFUSE) -> State:
     """Ask for Running, from the last good snapshot where there is one.
+
+    Args:
+        worker: the worker.
+        uid: the actor's.
+        on_difference: whether it is restored although something differs here.
 
     Raises:
         ProblemError: ActorNotFound, WorkerDraining, why its GPUs cannot be had, or the machine's refusal.
@@ -54,7 +59,8 @@ async def resume(worker: Worker, uid: str) -> State:
     life = worker.require(uid)
     worker.require_open()
     async with worker.booked(life.assignment):
-        return await _ask(life, Activate(source=life.actor.last_good, by=By.COMMAND))
+        event = Activate(source=life.actor.last_good, by=By.COMMAND, on_difference=on_difference)
+        return await _ask(life, event)
 
 
 async def stop(worker: Worker, uid: str) -> State:

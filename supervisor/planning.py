@@ -15,20 +15,18 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
-from actors.bundle import writer
+from actors.bundle.activation_tree import identity_path
 from actors.bundle.capabilities import claims_of
-from actors.bundle.config import PAUSE_NAME, Membership, hostname_of
-from actors.gpu.hooks import plan_hooks
-from actors.gpu.host_look import all_edits
+from actors.bundle.composing import compose_each
+from actors.bundle.config import PAUSE_NAME, hostname_of
 from actors.gpu.image_folder import compat_folder
 from actors.gpu.injection_plan import OwnFiles, plan_injection, with_gpus
 from actors.gpu.inventory import Inventory
-from actors.gpu.links import plan_links
 from actors.gpu.partition import Pool, admit, grant
 from actors.gpu.spec_inventory import UNKNOWN_MAJOR, nodes_as_specified
 from actors.layout import StateDir
 from actors.steps.bundles import require_no_gpus
-from actors.steps.inject import identity_path, links_directory, look_at_granted
+from actors.steps.inject import links_directory, look_at_granted
 from actors.steps.partition import claims_by_container
 
 if TYPE_CHECKING:
@@ -37,7 +35,6 @@ if TYPE_CHECKING:
     from actors.assignment import Container, WorkerAssignment
     from actors.cdi import HostNode
     from actors.gpu.desk import KeptSpec
-    from actors.gpu.hooks import HookPlan
     from actors.gpu.inventory import Gpu
     from actors.ports import Files
     from actors.strict_json import JsonObject
@@ -129,18 +126,19 @@ async def make_plan(files: Files, assignment: WorkerAssignment, given: Given, *,
     Raises:
         ProblemError: whatever a worker would refuse or fail with, up to the start of the sandbox.
     """
-    grants = _grants(assignment, given.inventory)
+    grants = grants_on_an_idle_worker(assignment, given.inventory)
     warnings = list(given.warnings)
     diffs = {PAUSE_NAME: ""}
     bundles = await _bundles(files, given, grants, state_dir)
+    composed = await compose_each(
+        files,
+        assignment.containers,
+        sandbox_id=SANDBOX,
+        hostname=hostname_of(assignment),
+        claims=claims_of(assignment.containers),
+    )
     for container in assignment.containers:
-        pristine = await writer.compose(
-            files,
-            container,
-            membership=Membership(name=container.name, sandbox_id=SANDBOX),
-            hostname=hostname_of(assignment),
-            claims=claims_of(assignment.containers),
-        )
+        pristine = composed[container.name]
         require_no_gpus(container.name, pristine)
         made = pristine if bundles is None else await bundles.finish(container, pristine, grants[container.name])
         diffs[container.name] = difference(pristine, made, container.name)
@@ -169,7 +167,7 @@ def _lines(document: JsonObject) -> list[str]:
     return json.dumps(document, ensure_ascii=False, indent=2, sort_keys=True).splitlines()
 
 
-def _grants(assignment: WorkerAssignment, inventory: Inventory) -> dict[str, tuple[Gpu, ...]]:
+def grants_on_an_idle_worker(assignment: WorkerAssignment, inventory: Inventory) -> dict[str, tuple[Gpu, ...]]:
     """As admission books and Partitioning grants, where nobody else holds anything."""
     if not claims_any(assignment):
         return {each.name: () for each in assignment.containers}
@@ -186,7 +184,6 @@ class _Bundles:
 
     files: Files
     kept: KeptSpec
-    hooks: HookPlan
     links: Path
     nodes: Mapping[str, HostNode | None]
     state_dir: StateDir
@@ -203,7 +200,7 @@ class _Bundles:
                 identity=str(identity_path(self.state_dir.activation(ACTIVATION), container.name)),
             ),
             found=self.nodes.get,
-            compat_folder=await compat_folder(self.files, Path(pristine["root"]["path"]), self.hooks.cuda_compat),
+            compat_folder=await compat_folder(self.files, Path(pristine["root"]["path"]), self.kept.hooks.cuda_compat),
             trusted_hook=None if self.kept.hook is None else str(self.kept.hook),
         )
         self.warnings.extend(() if plan is None else plan.warnings)
@@ -217,9 +214,7 @@ async def _bundles(
     kept = given.spec
     if kept is None or not any(grants.values()):
         return None
-    hooks = plan_hooks(hook for edits in all_edits(kept.spec) for hook in edits.hooks)
-    links = plan_links(kept.libraries, hooks.links)
-    warnings = [f"{each.name} is skipped: {each.why}" for each in (*hooks.skipped, *links.skipped)]
+    warnings = [f"{each.name} is skipped: {each.why}" for each in (*kept.hooks.skipped, *kept.links.skipped)]
     nodes: Mapping[str, HostNode | None]
     if given.told is None:
         nodes = await look_at_granted(files, kept, grants.values())
@@ -233,8 +228,7 @@ async def _bundles(
     return _Bundles(
         files=files,
         kept=kept,
-        hooks=hooks,
-        links=links_directory(state_dir, kept, links),
+        links=links_directory(state_dir, kept),
         nodes=nodes,
         state_dir=state_dir,
         warnings=warnings,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import signal
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,6 +17,7 @@ import anyio
 import structlog
 
 from actors.layout import StateDir
+from statemachine.actor import OnDifference
 from statemachine.problem import Problem, ProblemError, Step
 from statemachine.reasons import Reason
 from statemachine.states import INACTIVE, State
@@ -28,6 +30,7 @@ from supervisor.log_reading import read_log
 from supervisor.recovering import end_leftovers, recover
 from supervisor.runtime import look_at_runtime
 from supervisor.status import worker_status
+from supervisor.surveying import survey
 from supervisor.worker import Worker
 
 if TYPE_CHECKING:
@@ -36,7 +39,9 @@ if TYPE_CHECKING:
     from anyio.abc import TaskGroup
 
     from actors.ports import Ports
+    from statemachine.events import GpuLost
     from supervisor.settings import Settings
+    from supervisor.surveying import Survey
 
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 """What a worker handles, from before it holds anything until it has left everything."""
@@ -65,8 +70,10 @@ async def run_worker(ports: Ports, settings: Settings) -> None:
             worker = Worker(
                 ports=ports, settings=settings, state_dir=state_dir, runtime=runtime, gpus=gpus, scope=scope
             )
-            scope.start_soon(gpus.run, worker.lose_gpu, name="gpus")
-            await _recover(ports, worker, signals)
+            found, recovered = await survey(ports, state_dir, gpus), anyio.Event()
+            scope.start_soon(gpus.run, partial(_tell_loss, worker, recovered), name="gpus")
+            await _recover(ports, worker, signals, found)
+            recovered.set()
             if not worker.draining:
                 await _work(ports, settings, worker, signals, scope)
             await _drain(worker, settings)
@@ -102,11 +109,17 @@ async def _end_what_is_left(ports: Ports, state_dir: StateDir) -> None:
         raise
 
 
-async def _recover(ports: Ports, worker: Worker, signals: AsyncIterator[int]) -> None:
-    """Take over what an earlier life left. Who asks for the end meanwhile waits for one actor, not for all of them."""
+async def _tell_loss(worker: Worker, recovered: anyio.Event, uid: str, event: GpuLost) -> None:
+    """A GPU may have been lost while nobody was there: told once its holder can hear it."""
+    await recovered.wait()
+    await worker.lose_gpu(uid, event)
+
+
+async def _recover(ports: Ports, worker: Worker, signals: AsyncIterator[int], found: Survey) -> None:
+    """Take over what an earlier life left. Who asks for the end meanwhile waits for what lives, not for all actors."""
     async with anyio.create_task_group() as group:
         group.start_soon(_drain_when_asked, worker, signals)
-        await recover(ports, worker.state_dir, worker)
+        await recover(ports, worker.state_dir, worker, found)
         group.cancel_scope.cancel()
 
 
@@ -115,7 +128,12 @@ async def _work(
 ) -> None:
     """Take on work, over the socket and from the directory, until a signal asks for the end."""
     state_dir = worker.state_dir
-    admission = Admission(files=ports.files, roster=worker, snapshots_of=lambda uid: state_dir.actor(uid).snapshots)
+    admission = Admission(
+        files=ports.files,
+        stores=ports.stores,
+        roster=worker,
+        snapshots_of=lambda uid: state_dir.actor(uid).snapshots,
+    )
     server = ControlServer(
         ports=ports, path=settings.control_socket, operations=_operations(ports, worker, admission, state_dir)
     )
@@ -155,9 +173,12 @@ async def _drain_when_asked(worker: Worker, signals: AsyncIterator[int]) -> None
 async def _drain(worker: Worker, settings: Settings) -> None:
     with anyio.move_on_after(settings.drain_timeout_s) as patience:
         await worker.drain()
+        # A pod that goes takes its disk with it: what is not in its store by then may be lost.
+        await worker.uploads.finish()
     if patience.cancelled_caught:
         left = [life.uid for life in worker.lives if life.actor.state not in INACTIVE]
-        _log.error("drain", reason=str(Reason.STEP_DEADLINE_EXCEEDED), left=left)
+        not_uploaded = list(worker.uploads.left)
+        _log.error("drain", reason=str(Reason.STEP_DEADLINE_EXCEEDED), left=left, not_uploaded=not_uploaded)
 
 
 async def _serve(server: ControlServer) -> None:
@@ -209,8 +230,11 @@ def _operations(
 
     async def resume(request: dict[str, Any]) -> Any:
         uid = control.text(request, "uid")
+        on_difference = OnDifference.REFUSE
+        if "onDifference" in request:
+            on_difference = control.word(request, "onDifference", OnDifference)
         starts_anew = operations.starts_anew(worker, uid)
-        return {"state": str(await operations.resume(worker, uid)), "startsAnew": starts_anew}
+        return {"state": str(await operations.resume(worker, uid, on_difference)), "startsAnew": starts_anew}
 
     async def stop(request: dict[str, Any]) -> Any:
         return {"state": str(await operations.stop(worker, control.text(request, "uid")))}

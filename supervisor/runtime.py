@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from actors.pause_elf import pause_elf
+from actors.runsc.checkpoint_flags import CheckpointFlags
 from actors.runsc.flags import GlobalFlags
 from actors.runsc.nvproxy import SupportedDrivers
 from actors.runsc.version import runtime_version
@@ -42,9 +43,11 @@ async def look_at_runtime(ports: Ports, settings: Settings) -> Runtime:
         sha256=sha256,
         flags=GlobalFlags(platform=settings.platform, network=settings.network, extra=version.flags),
         machine=machine,
+        cpu_features=ports.wall.cpu_features(),
         greenroom=VERSION,
         nvproxy=settings.nvproxy,
         drivers=SupportedDrivers(ports.processes, settings.runsc),
+        checkpoint_flags=CheckpointFlags(ports.processes, settings.runsc),
     )
 
 

@@ -43,6 +43,7 @@ class Settings:
         runsc: the runsc executable.
         platform: gVisor's platform.
         network: gVisor's network.
+        snapshot_store: URI of the store for the snapshots of actors whose documents name none; None keeps them here.
         max_actors: how many actors that have not ended may be here.
         on_drain: what a shutdown does to running actors.
         drain_timeout_s: how long a shutdown may take before the rest is ended at once.
@@ -59,6 +60,7 @@ class Settings:
     runsc: Path
     platform: str = "systrap"
     network: str = "none"
+    snapshot_store: str | None = None
     max_actors: int = 1000
     on_drain: OnDrain = OnDrain.STOP
     drain_timeout_s: float = 120.0

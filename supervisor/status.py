@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import orjson
 
 from actors.codec import rfc3339
+from statemachine.actor import OnDifference
 from statemachine.states import State
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ def actor_status(life: Life, held: Mapping[str, tuple[str, ...]]) -> dict[str, A
         "state": str(actor.state),
         "since": rfc3339(life.since_s),
         "error": problem_json(actor.problem),
+        "forced": actor.on_difference is OnDifference.FORCE,
         "containers": [_container(fate, actor.state, held.get(fate.name, ())) for fate in actor.containers],
         "lastGoodSnapshot": _snapshot(actor.last_good),
     }
@@ -119,4 +121,9 @@ def _container(fate: ContainerFate, state: State, gpus: tuple[str, ...]) -> dict
 def _snapshot(snapshot: Snapshot | None) -> dict[str, Any] | None:
     if snapshot is None:
         return None
-    return {"id": snapshot.id, "uri": snapshot.uri, "createdAt": rfc3339(snapshot.created_at)}
+    return {
+        "id": snapshot.id,
+        "uri": snapshot.uri,
+        "createdAt": rfc3339(snapshot.created_at),
+        "storedUri": snapshot.stored_uri,
+    }

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from anyio.abc import TaskGroup
 
     from actors.assignment import WorkerAssignment
+    from actors.runsc.reclaiming import Survivor
     from statemachine.actor import Actor
     from statemachine.events import Event
 
@@ -43,6 +44,18 @@ class Performer(Protocol):
 
     async def adopt(self, assignment: WorkerAssignment) -> None:
         """Go on with this assignment, written durably."""
+        ...
+
+    async def take_over(self, survivor: Survivor, actor: Actor) -> Actor:
+        """Go on with a sandbox that outlived an earlier life of the worker; returns the actor as it is.
+
+        Raises:
+            ProblemError: it cannot be gone on with; nothing of it is owned.
+        """
+        ...
+
+    def inherit(self, activation: str) -> None:
+        """Take an activation of an earlier life of the worker for one's own, to be ended."""
         ...
 
     async def sandbox_fate(self) -> e.SandboxFate:

@@ -26,8 +26,11 @@ from supervisor.gpus_at_rest import GpusAtRest
 from supervisor.life import Entrance, Life, draining
 from supervisor.mailbox import ClosedMailboxError
 from supervisor.memory import successor_memory
+from supervisor.origins import needed_by_others
+from supervisor.refusals import full, not_found, unwritable
 from supervisor.status import actor_status, status_stands, write_status
 from supervisor.step_runner import internal
+from supervisor.uploading import Uploads
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -40,7 +43,7 @@ if TYPE_CHECKING:
     from actors.ports import Ports
     from actors.steps.stage import Runtime
     from statemachine.actor import Actor, Snapshot
-    from statemachine.events import Event, GpuLost
+    from statemachine.events import Event, GpuLost, SnapshotUploaded
     from supervisor.gpu_desk import WorkerGpus
     from supervisor.settings import Settings
     from supervisor.step_runner import Performer
@@ -58,6 +61,7 @@ class Worker:
     Attributes:
         runtime: the runsc that is used.
         gpus: the desk for its GPUs.
+        uploads: the snapshots that are on their way to a store.
         refused: refused documents of the assignments directory, by file name.
         draining: whether it is shutting down and begins nothing any more.
     """
@@ -80,6 +84,9 @@ class Worker:
         self._ports, self._scope, self._performer_for = ports, scope, performer_for
         self._lives: dict[str, Life] = {}
         self._gpus_at_rest = GpusAtRest(gpus)
+        self.uploads = Uploads(
+            ports=ports, state_dir=state_dir, store=settings.snapshot_store, scope=scope, roster=self
+        )
         self._ended_at_s: dict[str, float] = {}
         self._oldest_end_s = math.inf
         self._arrived = anyio.Event()
@@ -133,14 +140,7 @@ class Worker:
         others = (life for other, life in self._lives.items() if other != uid)
         here = sum(life.actor.state is not State.TERMINATED or life.begins_anew for life in others)
         if here >= self.settings.max_actors:
-            raise ProblemError(
-                Problem(
-                    step=Step.ADMISSION,
-                    reason=Reason.WORKER_FULL,
-                    subject="worker",
-                    message=f"{here} actors are here, and --max-actors is {self.settings.max_actors}",
-                )
-            )
+            raise ProblemError(full(here, self.settings.max_actors))
 
     @asynccontextmanager
     async def booked(self, assignment: WorkerAssignment) -> AsyncIterator[None]:
@@ -169,6 +169,15 @@ class Worker:
             with contextlib.suppress(ClosedMailboxError):
                 await life.feed(event)
 
+    async def note_stored(self, life: Life, event: SnapshotUploaded) -> None:
+        """Of a life that is over: where its snapshot is. Its journal may be another life's by now."""
+        life.note_stored(event)
+        if self._lives.get(life.uid) is life:
+            await self._tell(life)
+            after = self._lives.get(life.uid)
+            if after is not None and after is not life:  # begun meanwhile: what is told of it comes last
+                await self._tell(after)
+
     async def begin(self, assignment: WorkerAssignment, actor: Actor) -> None:
         """Begin a life: on disk first, then in memory.
 
@@ -187,7 +196,7 @@ class Worker:
             life.end_unstarted()
             await self._put_back(assignment.uid, before)
             if isinstance(error, OSError):
-                raise ProblemError(_unwritable(assignment.uid, error)) from error
+                raise ProblemError(unwritable(assignment.uid, error)) from error
             raise
         self._start(life, Entrance.NEW)
 
@@ -207,34 +216,42 @@ class Worker:
         except BaseException as error:
             await self._put_back(assignment.uid, before)
             if isinstance(error, OSError):
-                raise ProblemError(_unwritable(assignment.uid, error)) from error
+                raise ProblemError(unwritable(assignment.uid, error)) from error
             raise
         self._announce_arrival()
         await self._tell(life)
 
-    async def resume_life(
+    def life_on_disk(
         self,
         assignment: WorkerAssignment,
         actor: Actor,
         *,
-        entrance: Entrance | Event,
+        followed: int | None = None,
         seq: int,
         lines: int,
         since_s: float,
         source: Snapshot | None = None,
-    ) -> None:
-        """Go on with a life that was found on disk; `source` is the snapshot that its assignment names."""
-        life = self._life(assignment, actor, seq=seq, lines=lines, source=source)
+    ) -> Life:
+        """A life that was found on disk; `followed` and what comes after it are its journal's.
+
+        `source` is the snapshot that its assignment names, which may not be what was followed.
+        """
+        life = self._life(assignment, actor, followed=followed, seq=seq, lines=lines, source=source)
         life.since_s = since_s
-        if actor.state in FINAL:
+        return life
+
+    async def resume_life(self, life: Life, entrance: Entrance | Event) -> None:
+        """Go on with a life that was found on disk."""
+        if life.actor.state in FINAL:
             life.end_unstarted()
             self._bury(life)
             # The end may have been journaled by a worker that did not live to tell it; nobody else ever would.
             if not await status_stands(self._ports.files, self.state_dir.actor(life.uid), self.status_of(life)):
                 await self._tell(life)
+            self.uploads.consider(life)
             return
-        self._gpus_at_rest.find(assignment.uid, actor.state)
-        self._lives[assignment.uid] = life
+        self._gpus_at_rest.find(life.uid, life.actor.state)
+        self._lives[life.uid] = life
         self._start(life, entrance)
 
     # ---- the end
@@ -245,6 +262,8 @@ class Worker:
         async with anyio.create_task_group() as group:
             for life in self.lives:
                 group.start_soon(life.drain, self.settings.on_drain)
+        for life in self.lives:
+            self.uploads.consider(life)  # whoever has just come to rest may not have been looked at yet
 
     # ---- lives
 
@@ -253,6 +272,7 @@ class Worker:
         assignment: WorkerAssignment,
         actor: Actor,
         *,
+        followed: int | None = None,
         seq: int = 0,
         lines: int = 0,
         source: Snapshot | None = None,
@@ -262,7 +282,14 @@ class Worker:
         async def note(mark: Mark) -> None:
             await life.mark(mark)
 
-        journal = Journal(files=self._ports.files, wall=self._ports.wall, path=directory.journal, seq=seq, lines=lines)
+        journal = Journal(
+            files=self._ports.files,
+            wall=self._ports.wall,
+            path=directory.journal,
+            generation=assignment.generation if followed is None else followed,
+            seq=seq,
+            lines=lines,
+        )
         stage = Stage(
             ports=self._ports,
             state_dir=self.state_dir,
@@ -270,6 +297,8 @@ class Worker:
             gpus=self.gpus,
             assignment=assignment,
             note=note,
+            needed_by_others=partial(needed_by_others, self, assignment.uid),
+            uploading=partial(self.uploads.under_way, assignment.uid),
         )
         life = Life(
             assignment=assignment,
@@ -324,6 +353,7 @@ class Worker:
     async def _tell_in(self, directory: ActorDir, life: Life) -> None:
         """Settle what follows from the actor's state, and replace its status.json."""
         self._gpus_at_rest.settle(life)
+        self.uploads.consider(life)
         try:
             await write_status(self._ports.files, directory, self.status_of(life))
         except OSError as error:
@@ -359,22 +389,9 @@ class Worker:
             elif place < surplus or self._ended_at_s[uid] < forgotten_s:
                 del self._ended_at_s[uid], self._lives[uid]
                 self._gpus_at_rest.forget(uid)
+                self.uploads.forget(uid)
         self._oldest_end_s = min(self._ended_at_s.values(), default=math.inf)
 
     def _has_ended(self, life: Life) -> None:
         self._ended_at_s[life.uid] = life.since_s
         self._oldest_end_s = min(self._oldest_end_s, life.since_s)
-
-
-def not_found(uid: str) -> Problem:
-    """Nobody has this uid here."""
-    return Problem(step=Step.ADMISSION, reason=Reason.ACTOR_NOT_FOUND, subject=uid, message=f"no actor {uid!r} is here")
-
-
-def _unwritable(uid: str, error: OSError) -> Problem:
-    return Problem(
-        step=Step.ASSIGN,
-        reason=Reason.STATE_UNWRITABLE,
-        subject=uid,
-        message=f"the state of actor {uid} cannot be written: {error.strerror or error}",
-    )

@@ -57,6 +57,21 @@ DEFAULT: Final = (
     Mount(destination="/sys", type="sysfs", source="sysfs", options=("nodev", "noexec", "nosuid", "ro")),
 )
 
+OURS: Final = (*(mount.destination for mount in DEFAULT if mount.destination.count("/") == 1), "/run/greenroom")
+"""Where no volume may be mounted, and nothing below: what makes a container one, and what we put into it."""
+
+
+def volume_mount(source: str, destination: str) -> Mount:
+    """A durable volume, written through to the host, so that it outlives the sandbox. It gives nobody privileges."""
+    options = ("nodev", "nosuid", "rbind", "rprivate", "rw")
+    return Mount(destination=destination, type="bind", source=source, options=options)
+
+
+def is_within(path: str, other: str) -> bool:
+    """Whether an absolute path is another one or below it; both are normalised."""
+    return path == other or path.startswith(f"{other.rstrip('/')}/")
+
+
 # Words that exclude each other; of each line, the last one that is given counts, as mount(8) reads them.
 _EXCLUSIVE: Final = (
     ("ro", "rw"),

@@ -16,6 +16,8 @@ Everything here is pure but for what makes a spec and what reads files, which go
     image_folder    the image's own folder of CUDA libraries
     injection_plan  all of that for one container, and its config.json with it
     restored_edits  the plan with which a restored container has the shape that it had
+    live_cuda       whether an actor has a live CUDA context, by two witnesses
+    cuda_checkpoint where a container has NVIDIA's cuda-checkpoint
     toolkit         NVIDIA's container toolkit: where it is, what of it can be run, which version it is
     driver_folders  in which directories the driver's libraries may be
     driver_files    the driver's libraries: where they are, and of which driver

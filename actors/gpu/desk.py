@@ -6,12 +6,17 @@ are for, and whatever cannot be had is the reason that the step fails with.
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
 import attrs
 
+from .hooks import HookPlan, plan_hooks
+from .host_look import all_edits
+from .links import LinkPlan, plan_links
+
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Mapping, Sequence
     from pathlib import Path
 
     from actors.cdi import Spec
@@ -20,6 +25,21 @@ if TYPE_CHECKING:
     from .inventory import Inventory
     from .links import Library
     from .partition import Claim, Grant
+
+
+@attrs.frozen(kw_only=True)
+class SpecFacts:
+    """What a CDI spec was, after it was used: enough to look after what it was used for.
+
+    Attributes:
+        identity: what it belongs to; its directory stays as long as somebody uses it.
+        driver: the driver's version.
+        toolkit: the NVIDIA container toolkit's version; None when somebody else wrote the spec.
+    """
+
+    identity: str
+    driver: str
+    toolkit: str | None = None
 
 
 @attrs.frozen(kw_only=True)
@@ -45,6 +65,21 @@ class KeptSpec:
     libraries: tuple[Library, ...]
     hook: Path | None = None
     warnings: tuple[str, ...] = ()
+
+    @property
+    def facts(self) -> SpecFacts:
+        """What is written down of it."""
+        return SpecFacts(identity=self.identity, driver=self.driver, toolkit=self.toolkit)
+
+    @cached_property
+    def hooks(self) -> HookPlan:
+        """What becomes of its hooks, of whichever device."""
+        return plan_hooks(hook for edits in all_edits(self.spec) for hook in edits.hooks)
+
+    @cached_property
+    def links(self) -> LinkPlan:
+        """The links to the driver's libraries."""
+        return plan_links(self.libraries, self.hooks.links)
 
 
 class GpuDesk(Protocol):
@@ -77,6 +112,15 @@ class GpuDesk(Protocol):
 
         Raises:
             ProblemError: InsufficientGpus, GpuLost, GpuNotDetected, MigUnsupported, NvmlUnavailable.
+        """
+        ...
+
+    async def compute_processes(self, uuids: Collection[str]) -> Mapping[str, tuple[int, ...]]:
+        """The pids that compute on each of these GPUs, as NVML has told it last; it looks every few seconds.
+
+        Raises:
+            ProblemError: NvmlUnavailable, of the step suspend: NVML has not told it of each of them. Waits for its
+                word, bounded.
         """
         ...
 

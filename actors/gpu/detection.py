@@ -26,9 +26,9 @@ from .inventory import MINOR_MAX, Gpu, Inventory
 from .view import NvmlFails, inventory_of
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable, Iterator
+    from collections.abc import Iterable, Iterator
 
-    from actors.ports import DriverPlaces, Files
+    from actors.ports import DriverPlaces, Files, FileStat
 
     from .view import NvmlAnswers, View
 
@@ -77,8 +77,7 @@ async def look_for_nodes(files: Files, places: DriverPlaces) -> Seen:
         ProblemError: NvmlUnavailable (of the step detect): what was to be looked at cannot be.
     """
     try:
-        minors = [minor async for minor in _minors(files, places)]
-        return Seen(minors=frozenset(minors), covers=await _covers(files, places))
+        return Seen(minors=await _minors(files, places), covers=await _covers(files, places))
     except (OSError, TooLargeError) as error:
         where = error.filename or str(places.dev_root / "dev")
         message = f"{where} cannot be looked at: {error.strerror or error}"
@@ -122,21 +121,24 @@ def judge(seen: Seen, view: View) -> Detected:
 # ------------------------------------------------------------------------------------------------------ what is there
 
 
-async def _minors(files: Files, places: DriverPlaces) -> AsyncIterator[int]:
+async def _minors(files: Files, places: DriverPlaces) -> frozenset[int]:
     dev = places.dev_root / "dev"
     try:
         names = await files.list_directory(dev)
     except (FileNotFoundError, NotADirectoryError):
-        return
-    for name in names:
-        found = _NODE.fullmatch(name)
-        if found is None or int(found[1]) > MINOR_MAX:
-            continue
-        stat = await files.lstat(dev / name)
-        if stat is None or stat.kind is not FileKind.CHARACTER_DEVICE or stat.device is None:
-            continue
-        if stat.device[1] == int(found[1]):
-            yield int(found[1])
+        return frozenset()
+    numbers = [int(found[1]) for found in map(_NODE.fullmatch, names) if found is not None]
+    minors = [number for number in numbers if number <= MINOR_MAX]
+    if not minors:
+        return frozenset()
+    nodes = await files.lstat_each([dev / f"nvidia{minor}" for minor in minors])
+    return frozenset(minor for minor, node in zip(minors, nodes, strict=True) if _is_node(node, minor))
+
+
+def _is_node(node: FileStat | None, minor: int) -> bool:
+    if node is None or node.kind is not FileKind.CHARACTER_DEVICE or node.device is None:
+        return False
+    return node.device[1] == minor
 
 
 async def _covers(files: Files, places: DriverPlaces) -> tuple[str, ...]:

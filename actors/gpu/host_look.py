@@ -13,13 +13,16 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from actors.cdi import HostNode
-from actors.ports import FileKind
+from actors.ports import FileKind, FileStat
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Mapping
+    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+    from typing import TypeAlias
 
     from actors.cdi import ContainerEdits, Spec
-    from actors.ports import Files, FileStat
+    from actors.ports import Files
+
+    LookAtEach: TypeAlias = Callable[[Sequence[Path]], Awaitable[tuple[FileStat | None, ...]]]
 
 _PERMISSIONS: Final = 0o777
 
@@ -55,13 +58,24 @@ async def look_at(files: Files, spec: Spec) -> HostLook:
     edits = all_edits(spec)
     nodes = dict.fromkeys(node.source for each in edits for node in each.device_nodes)
     mounts = dict.fromkeys(mount.host_path for each in edits for mount in each.mounts)
-    there = [path for path in mounts if await _found(files.stat, path) is not None]
-    return HostLook(nodes=await look_at_nodes(files, nodes), files=frozenset(there))
+    there = await _found_each(files.stat_each, mounts)
+    standing = frozenset(path for path, stat in there.items() if stat is not None)
+    return HostLook(nodes=await look_at_nodes(files, nodes), files=standing)
 
 
 async def look_at_nodes(files: Files, paths: Iterable[str]) -> dict[str, HostNode | None]:
     """What lstat(2) says of each path."""
-    return {path: host_node(await _found(files.lstat, path)) for path in paths}
+    return {path: host_node(stat) for path, stat in (await _found_each(files.lstat_each, paths)).items()}
+
+
+async def stats_of(look: LookAtEach, paths: Sequence[Path]) -> tuple[FileStat | None, ...]:
+    """What stands at each path; nothing where nobody may look."""
+    if not paths:
+        return ()
+    try:
+        return await look(paths)
+    except OSError:  # one of them; it is not to hide the others
+        return (None,) if len(paths) == 1 else tuple([(await stats_of(look, [path]))[0] for path in paths])
 
 
 def host_node(stat: FileStat | None) -> HostNode | None:
@@ -75,11 +89,7 @@ def host_node(stat: FileStat | None) -> HostNode | None:
     return HostNode(type=kind, major=major, minor=minor, mode=stat.mode & _PERMISSIONS)
 
 
-async def _found(look: Callable[[Path], Awaitable[FileStat | None]], path: str) -> FileStat | None:
-    """What stands there; nothing where nobody may look."""
-    if not path.startswith("/") or "\0" in path:
-        return None
-    try:
-        return await look(Path(path))
-    except OSError:
-        return None
+async def _found_each(look: LookAtEach, paths: Iterable[str]) -> dict[str, FileStat | None]:
+    found = dict[str, FileStat | None].fromkeys(paths)
+    askable = [path for path in found if path.startswith("/") and "\0" not in path]
+    return found | dict(zip(askable, await stats_of(look, [Path(path) for path in askable]), strict=True))

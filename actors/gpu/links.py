@@ -15,12 +15,15 @@ from __future__ import annotations
 
 import posixpath
 import re
+from functools import cached_property
 from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import attrs
+from blake3 import blake3
 
+from actors.strict_json import canonical
 from statemachine.wording import one_line
 
 from .elf import SONAME_BYTES_MAX, ElfError, read_soname
@@ -62,6 +65,16 @@ class LinkPlan:
 
     links: tuple[Link, ...] = ()
     skipped: tuple[Skipped, ...] = ()
+
+    @cached_property
+    def targets(self) -> Mapping[str, str]:
+        """Where each link leads, by its name."""
+        return {link.name: link.target for link in self.links}
+
+    @cached_property
+    def digest(self) -> str:
+        """BLAKE3 of names and targets, 64 hex digits."""
+        return blake3(canonical(self.targets)).hexdigest()
 
 
 def is_library(mount: Mount) -> bool:

@@ -19,7 +19,7 @@ import attrs
 
 from actors.ports import FileKind
 
-from .host_look import all_edits, look_at_nodes
+from .host_look import all_edits, look_at_nodes, stats_of
 from .links import is_library
 
 if TYPE_CHECKING:
@@ -98,24 +98,25 @@ async def stamps_of(
 ) -> tuple[Stamp, ...] | None:
     """The stamps of some directories, whose entries count, and of other paths; None while one of them still changes."""
     stamps: list[Stamp] = []
-    for path in directories:
-        stat = await _stat(files, path)
+    watched, single = tuple(directories), tuple(others)
+    found = await stats_of(files.stat_each, (*watched, *single))
+    for path, stat in zip(watched, found[: len(watched)], strict=True):
         if stat is not None and now_s - stat.mtime_ns / _SECOND_NS < _SETTLED_S:
             return None
         stamps.append(Stamp(path=path, has_watched_entries=True, seen=_seen(stat, has_watched_entries=True)))
-    for path in others:
-        seen = _seen(await _stat(files, path), has_watched_entries=False)
-        stamps.append(Stamp(path=path, has_watched_entries=False, seen=seen))
+    for path, stat in zip(single, found[len(watched) :], strict=True):
+        stamps.append(Stamp(path=path, has_watched_entries=False, seen=_seen(stat, has_watched_entries=False)))
     return tuple(stamps)
 
 
 async def still_hold(files: Files, stamps: Iterable[Stamp]) -> bool:
     """Whether nothing happened at any of these paths."""
-    for stamp in stamps:
-        stat = await _stat(files, stamp.path)
-        if _seen(stat, has_watched_entries=stamp.has_watched_entries) != stamp.seen:
-            return False
-    return True
+    before = tuple(stamps)
+    now = await stats_of(files.stat_each, [stamp.path for stamp in before])
+    return all(
+        _seen(stat, has_watched_entries=stamp.has_watched_entries) == stamp.seen
+        for stamp, stat in zip(before, now, strict=True)
+    )
 
 
 def _seen(stat: FileStat | None, *, has_watched_entries: bool) -> Hashable:
@@ -124,10 +125,3 @@ def _seen(stat: FileStat | None, *, has_watched_entries: bool) -> Hashable:
         return None
     counts = has_watched_entries or stat.kind is FileKind.REGULAR
     return stat.kind, stat.inode, stat.mtime_ns if counts else None
-
-
-async def _stat(files: Files, path: Path) -> FileStat | None:
-    try:
-        return await files.stat(path)
-    except OSError:
-        return None

@@ -77,7 +77,7 @@ def after(view: View, fact: Fact) -> View:
             said = f": {fact.message}" if fact.message else ""
             return NvmlFails(why=f"{fact.call}: {fact.error}{said}", last=_last(view))
         case ErrorFact(gpu=str(uuid)):
-            return _lose(view, uuid, fact.error) if fact.error in _LOSING_ERRORS else view
+            return _lose(view, uuid, fact.error) if fact.error in _LOSING_ERRORS else _forget_processes(view, uuid)
         case XidFact(gpu=str(uuid)):
             return _lose(view, uuid, f"XID {fact.xid}") if fact.xid in FATAL_XIDS else view
         case ProcessesFact() if isinstance(view, NvmlAnswers):
@@ -121,6 +121,13 @@ def _after_inventory(view: View, fact: InventoryFact) -> NvmlAnswers:
     healthy = {gpu.uuid for gpu in inventory.gpus if gpu.lost is None}
     processes = {uuid: pids for uuid, pids in told.items() if uuid in healthy}
     return NvmlAnswers(driver=fact.driver, inventory=inventory, processes=processes, unread=fact.unread)
+
+
+def _forget_processes(view: View, uuid: str) -> View:
+    """Who computes on it cannot be told now; what was told before is no answer any more."""
+    if isinstance(view, NvmlFails):
+        return view
+    return attrs.evolve(view, processes={gpu: pids for gpu, pids in view.processes.items() if gpu != uuid})
 
 
 def _lose(view: View, uuid: str, cause: str) -> View:

@@ -10,13 +10,18 @@ from __future__ import annotations
 import attrs
 
 from .files import (
+    Archived,
+    DamagedArchiveError,
+    FileDigests,
     FileKind,
     FileLock,
+    FilePart,
     Files,
     FileStat,
     TooLargeError,
 )
 from .gpus import DriverPlaces, GpuMonitor, Gpus
+from .new_tree import NewDirectory, NewEntry, NewFile
 from .outside import (
     PROMPT_S,
     Connection,
@@ -33,21 +38,28 @@ from .processes import (
     DeadlineExceededError,
     Exit,
     Finished,
+    OpenFile,
     Output,
     Processes,
     ProcessIdentity,
 )
+from .stores import OBJECTS_MAX, SnapshotStore, StoredObject, StoreError, Stores
 
 __all__ = [
+    "OBJECTS_MAX",
     "PROMPT_S",
     "AppendTo",
+    "Archived",
     "Child",
     "Connection",
+    "DamagedArchiveError",
     "DeadlineExceededError",
     "DriverPlaces",
     "Exit",
+    "FileDigests",
     "FileKind",
     "FileLock",
+    "FilePart",
     "FileStat",
     "Files",
     "Finished",
@@ -55,12 +67,20 @@ __all__ = [
     "Gpus",
     "Listener",
     "Net",
+    "NewDirectory",
+    "NewEntry",
+    "NewFile",
+    "OpenFile",
     "Output",
     "Peer",
     "Ports",
     "ProcessIdentity",
     "Processes",
     "Signals",
+    "SnapshotStore",
+    "StoreError",
+    "StoredObject",
+    "Stores",
     "TooLargeError",
     "Wall",
     "Watch",
@@ -78,3 +98,4 @@ class Ports:
     signals: Signals
     wall: Wall
     gpus: Gpus
+    stores: Stores

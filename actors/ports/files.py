@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Protocol
 import attrs
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
+
+    from .new_tree import NewDirectory
 
 
 class FileKind(enum.StrEnum):
@@ -34,8 +36,41 @@ class FileStat:
     device: tuple[int, int] | None = None
 
 
+@attrs.frozen(kw_only=True)
+class FilePart:
+    """A part of a file: its size, and the BLAKE3 of it alone as 64 hex digits."""
+
+    size_bytes: int
+    blake3: str
+
+
+@attrs.frozen(kw_only=True)
+class FileDigests:
+    """The BLAKE3 of a whole file and of its parts, in order; an empty file has none."""
+
+    blake3: str
+    parts: tuple[FilePart, ...]
+
+
 class TooLargeError(OSError):
     """Raised when a file is larger than the limit it was to be read with."""
+
+
+class DamagedArchiveError(OSError):
+    """Raised when an archive is not one that `write_archive` makes; its number is EBADMSG."""
+
+
+@attrs.frozen(kw_only=True)
+class Archived:
+    """What became part of an archive.
+
+    Attributes:
+        members: how many files, directories, links and fifos.
+        left_out: sockets and devices, which no archive holds; the first hundred, by their names below the source.
+    """
+
+    members: int
+    left_out: tuple[str, ...] = ()
 
 
 class FileLock(Protocol):
@@ -52,9 +87,9 @@ class Files(Protocol):
     Writing paths are resolved component by component by dirfd: a symlink anywhere below the directory that `rooted`
     names is refused with ELOOP, so that nothing is ever written outside it. Directories are made 0700, files 0600.
 
-    What means nothing once the machine was booted anew is written `for_boot`: whoever reads finds it whole, but nothing
-    is synced, so that after a power cut it may be there, absent, empty or torn, and its directory with it. Programs and
-    readable files of a sandbox are always of that kind. Nothing that has to last goes below a directory made so.
+    What means nothing once the machine was booted anew is written for this boot: whoever reads finds it whole, but
+    nothing is synced, so that after a power cut it may be there, absent, empty or torn, and its directory with it.
+    Nothing that has to last goes below a directory made so.
     """
 
     async def read(self, path: Path, *, limit_bytes: int) -> bytes:
@@ -78,21 +113,6 @@ class Files(Protocol):
         """Replace atomically, for this boot: temporary file beside it, rename."""
         ...
 
-    async def replace_executable(self, path: Path, data: bytes) -> None:
-        """Replace a program atomically, for this boot; it and its directory (made when absent) get mode 0755.
-
-        The one exception to 0600 and 0700: a sandbox's root runs its program as a user that owns neither. Directories
-        above keep 0700, so that nobody else on the host reaches it.
-        """
-        ...
-
-    async def replace_readable(self, path: Path, data: bytes) -> None:
-        """Replace a file that a container's own user reads: it gets mode 0644, its directory (made when absent) 0755.
-
-        As with a program, directories above keep 0700, and it is for this boot.
-        """
-        ...
-
     async def make_links(self, path: Path, links: Mapping[str, str]) -> None:
         """Make a directory 0755 of symlinks, from name to target, as a whole: nobody ever finds a part of it.
 
@@ -101,6 +121,18 @@ class Files(Protocol):
 
         Raises:
             OSError: ENOTEMPTY or ENOTDIR when something else stands there, EINVAL for what can be no link.
+        """
+        ...
+
+    async def make_tree(self, path: Path, tree: NewDirectory) -> None:
+        """Make a directory with all that is in it, for this boot, as a whole: nobody ever finds a part of it there.
+
+        It is made beside its place with its parents, and renamed. Modes are those that it says, whatever the umask; the
+        parents keep 0700, so that nobody else on the host reaches what is open to everybody in it. Who is killed
+        meanwhile leaves some of it beside its place, under a name of its own.
+
+        Raises:
+            OSError: ENOTEMPTY or ENOTDIR when something stands there that is no empty directory.
         """
         ...
 
@@ -120,12 +152,16 @@ class Files(Protocol):
         """Make a directory 0700, with its parents, each durably; one that exists is left as it is."""
         ...
 
-    async def make_directory_for_boot(self, path: Path) -> None:
-        """Make a directory 0700, with its parents, for this boot; one that exists is left as it is."""
-        ...
-
     async def list_directory(self, path: Path) -> tuple[str, ...]:
         """Names in a directory, sorted; FileNotFoundError when absent, NotADirectoryError when it is none."""
+        ...
+
+    async def find_in(self, root: Path, path: str) -> Path:
+        """Where a process whose root directory is `root` finds a path: no link leads out of it; it need not be there.
+
+        Raises:
+            OSError: ELOOP after too many links; what is on the way cannot be looked at.
+        """
         ...
 
     async def stat(self, path: Path) -> FileStat | None:
@@ -136,8 +172,20 @@ class Files(Protocol):
         """What stands there, not following a last symlink; None when nothing does."""
         ...
 
-    async def read_link(self, path: Path) -> str | None:
-        """Where the symlink that stands there leads, as it says; None when none does."""
+    async def stat_each(self, paths: Sequence[Path]) -> tuple[FileStat | None, ...]:
+        """As `stat`, of several paths in one go.
+
+        Raises:
+            OSError: one of them cannot be looked at; its path is in the error.
+        """
+        ...
+
+    async def lstat_each(self, paths: Sequence[Path]) -> tuple[FileStat | None, ...]:
+        """As `lstat`, of several paths in one go.
+
+        Raises:
+            OSError: one of them cannot be looked at; its path is in the error.
+        """
         ...
 
     async def rename(self, source: Path, target: Path) -> None:
@@ -156,12 +204,57 @@ class Files(Protocol):
         """
         ...
 
+    async def unmount_below(self, path: Path) -> None:
+        """Unmount whatever is mounted below a directory; nothing is as well. What was in it is not touched.
+
+        Raises:
+            OSError: something stays mounted.
+        """
+        ...
+
+    async def make_volume(self, path: Path) -> None:
+        """Make a directory 0777, its parents 0700, durably; one that exists is left as it is.
+
+        Whoever runs in a container may write in it, whatever his number; nobody else on the host reaches it.
+        """
+        ...
+
+    async def measure_volumes(self, source: Path, volumes: Sequence[str]) -> int:
+        """About how many bytes an archive of these directories would take; those that are not there take none."""
+        ...
+
+    async def write_archive(self, path: Path, source: Path, volumes: Sequence[str]) -> Archived:
+        """Write directories of a source into a new file, as `supervisor.volume_tar` has it; not yet durable.
+
+        The same content makes the same bytes. Nothing is followed, and nothing that is mounted below is entered. What
+        they hold must not change meanwhile. On failure there is no file.
+
+        Raises:
+            OSError: FileExistsError, ENOSPC, …; ENOTDIR for a volume that is no directory.
+        """
+        ...
+
+    async def unpack_archive(self, path: Path, target: Path, volumes: Sequence[str]) -> None:
+        """Make a new directory 0700 of what an archive holds, which must be just these volumes; not yet durable.
+
+        Nothing is ever made outside of it, whatever the archive says. On failure there is no directory.
+
+        Raises:
+            DamagedArchiveError: it is no archive of these volumes.
+            OSError: FileExistsError, ENOSPC, …
+        """
+        ...
+
     async def sync_tree(self, path: Path) -> None:
         """Sync (fsync) every regular file and directory of a tree, the top last."""
         ...
 
     async def digest(self, path: Path) -> str:
         """BLAKE3 of a regular file's content, 64 hex digits."""
+        ...
+
+    async def digest_parts(self, path: Path, *, part_bytes: int) -> FileDigests:
+        """BLAKE3 of a regular file's content and of its parts, each of this size but the last, in one reading."""
         ...
 
     async def sha256(self, path: Path) -> str:

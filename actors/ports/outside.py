@@ -113,6 +113,10 @@ class Wall(Protocol):
         """The architecture in the kernel's word, as `uname -m` names it: x86_64, aarch64."""
         ...
 
+    def cpu_features(self) -> tuple[str, ...] | None:
+        """What the first processor can do, in the kernel's words, sorted; None where the kernel does not say."""
+        ...
+
     def fresh_id(self) -> str:
         """16 random hex digits, never twice."""
         ...

@@ -55,6 +55,21 @@ class Finished:
     elapsed_s: float = 0.0
 
 
+@attrs.frozen(kw_only=True)
+class OpenFile:
+    """A file that a process has open; one that it can only name (O_PATH) is not.
+
+    Attributes:
+        path: as the kernel names it. Of a process with a root or mounts of its own only the end is to be relied on.
+        device: (major, minor) of a device node, else None.
+        stored_bytes: what is stored of it; of a memfd, the memory that it takes.
+    """
+
+    path: str
+    device: tuple[int, int] | None = None
+    stored_bytes: int = 0
+
+
 @attrs.frozen
 class AppendTo:
     """Output goes to this file, opened O_APPEND | O_CREAT, mode 0600: what daemonizes keeps a pipe open for ever."""
@@ -150,6 +165,17 @@ class Processes(Protocol):
         """
         ...
 
+    async def reclaim(self, identity: ProcessIdentity) -> Child:
+        """Own exactly this process again, which an earlier life of ours has owned and which has got another parent.
+
+        Its end is seen like any other, how it ended is not: that is its parent's to know (`Exit.code` is None).
+
+        Raises:
+            ProcessLookupError: it has ended.
+            OSError: EBUSY, it is owned already; it cannot be held.
+        """
+        ...
+
     async def find(self, *, argument: str) -> tuple[ProcessIdentity, ...]:
         """The processes of our PID namespace with this exact string as one argument of their command line, by pid."""
         ...
@@ -164,6 +190,14 @@ class Processes(Protocol):
 
     async def holds_output(self, identity: ProcessIdentity) -> bool:
         """Whether exactly this process has the captured output (`Output.CAPTURE`) of a command open, ended or not."""
+        ...
+
+    async def open_files(self, identity: ProcessIdentity) -> tuple[OpenFile, ...]:
+        """What exactly this process has open, each file once; nothing when it has ended.
+
+        Raises:
+            OSError: it cannot be looked at.
+        """
         ...
 
     async def kill_and_wait(self, identity: ProcessIdentity, *, deadline_s: float) -> None:

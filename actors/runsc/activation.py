@@ -24,6 +24,9 @@ from .record import ROOT_CONTAINER, SandboxRecord, write_record
 from .sandbox import Sandbox
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from actors.manifest import Shape
     from actors.ports import Child
 
 SANDBOX_LOG: Final = "sandbox.log"
@@ -67,6 +70,14 @@ class SandboxPlan:
     def names(self) -> tuple[str, ...]:
         """The application containers' names."""
         return tuple(container.name for container in self.containers)
+
+    def leaving_out(self, shapes: Mapping[str, Shape]) -> SandboxPlan:
+        """The same, where it is written down what the containers were that are not restored."""
+        belongings = self.record.belongings
+        if belongings is None or not shapes:
+            return self
+        noted = attrs.evolve(belongings, left_out=shapes)
+        return attrs.evolve(self, record=attrs.evolve(self.record, belongings=noted))
 
     @property
     def root(self) -> Target:

@@ -36,9 +36,16 @@ def restore(container: str, *, bundle: Path, image: Path, pid_file: Path) -> Arg
     )
 
 
-def checkpoint(container: str, *, image: Path) -> Argv:
-    """Save the whole sandbox and let it live on. Without --leave-running a failed save destroys it."""
-    return ("checkpoint", f"--image-path={image}", "--compression=none", "--leave-running", container)
+def checkpoint(container: str, *, image: Path, cuda_checkpoint: str | None = None) -> Argv:
+    """Save the whole sandbox and let it live on. Without --leave-running a failed save destroys it.
+
+    `cuda_checkpoint` is the program that takes CUDA processes off their GPUs, by its path inside the containers; one
+    process after the other, as those that share memory need it.
+    """
+    cuda = (
+        () if cuda_checkpoint is None else (f"--cuda-checkpoint-path={cuda_checkpoint}", "--cuda-checkpoint-sequential")
+    )
+    return ("checkpoint", f"--image-path={image}", "--compression=none", "--leave-running", *cuda, container)
 
 
 def pause(container: str) -> Argv:
@@ -119,6 +126,11 @@ def ps(container: str) -> Argv:
 def version() -> Argv:
     """Ask for the version, as text on stdout; needs no root."""
     return ("--version",)
+
+
+def help_of(subcommand: str) -> Argv:
+    """Ask for a subcommand's usage and flags, as text on stdout; needs no root."""
+    return ("help", subcommand)
 
 
 def list_supported_drivers() -> Argv:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from .answers import ContainerState
 
-_LOG_NAME: Final = re.compile(r"[0-9]{6,}-[a-z]+\.log")
+_OF_A_COMMAND: Final = re.compile(r"[0-9]{6,}-[a-z]+\.(log|pid)")
 _PID_FILE_BYTES_MAX: Final = 32
 _EXEC_ROUNDS_MAX: Final = 3
 """How often is looked for what a killed command left; a process that forks while it is killed shows up once more."""
@@ -180,10 +180,10 @@ class Runsc:
         """Let the sandbox go on, naming the same container as at `pause`. Waits for a save that still goes on."""
         await self.run(_call(Step.THAW, "resume", target), argv.resume(target.id), deadline_s=deadline_s)
 
-    async def checkpoint(self, target: Target, *, image: Path) -> None:
+    async def checkpoint(self, target: Target, *, image: Path, cuda_checkpoint: str | None = None) -> None:
         """Save the whole sandbox into a fresh directory and let it live on, frozen if it was frozen."""
         call = _call(Step.SUSPEND, "checkpoint", target)
-        words_ = argv.checkpoint(target.id, image=image)
+        words_ = argv.checkpoint(target.id, image=image, cuda_checkpoint=cuda_checkpoint)
         await self.run(call, words_, deadline_s=self.deadlines.checkpoint_s)
 
     # ------------------------------------------------------------------------------------------------------- questions
@@ -340,7 +340,7 @@ class Runsc:
         return finished, said
 
     async def _sweep(self) -> None:
-        """Remove what an earlier life left, which counted from 1 as well: it would pass for our commands' words.
+        """Remove what an earlier life left, which counted from 1 as well: it would pass for our own commands' words.
 
         Before the first command, which is alone: nothing can be asked for before there is a root.
 
@@ -349,7 +349,7 @@ class Runsc:
         """
         with suppress(FileNotFoundError):
             for name in await self.files.list_directory(self.activation):
-                if _LOG_NAME.fullmatch(name):
+                if _OF_A_COMMAND.fullmatch(name):
                     await self.files.remove_file(self.activation / name)
 
     async def _read_log(self, log: Path) -> bytes:

@@ -37,6 +37,11 @@ _BOOT_ENDED: Final = "waiting for sandbox to start: EOF"
 _SUBSTRINGS: Final = (
     (Reason.INSUFFICIENT_DISK, re.compile(r"no space left on device")),
     (Reason.OPEN_DELETED_FILE, re.compile(r"deleted and invalidated dentries")),
+    # The words of 20240729 and of 20260905; with --leave-running the sandbox lives on.
+    (
+        Reason.LIVE_CUDA_CONTEXT,
+        re.compile(r"can't save with live nvproxy clients|nvproxy: object handle .* is not restorable"),
+    ),
     (
         Reason.SANDBOX_DIED,
         re.compile(
@@ -51,6 +56,7 @@ _SUBSTRINGS: Final = (
 _MESSAGES: Final = {
     Reason.INSUFFICIENT_DISK: "the disk is full: {words}",
     Reason.OPEN_DELETED_FILE: "a deleted file is held open: {words}",
+    Reason.LIVE_CUDA_CONTEXT: "a CUDA context is open: {words}",
     Reason.SANDBOX_DIED: "the sandbox does not answer any more: {words}",
 }
 

@@ -17,13 +17,15 @@ from actors.strict_json import StrictJsonError, canonical, parse_object
 from statemachine.problem import Problem, ProblemError, Step
 from statemachine.reasons import Reason
 
+from .belongings import Belongings
 from .flags import GlobalFlags
 
 if TYPE_CHECKING:
     from actors.ports import Files
     from actors.strict_json import JsonObject
 
-FORMAT: Final = 1
+FORMAT: Final = 2
+"""1, before there were belongings: of its sandbox is not known what is needed to go on with it."""
 RECORD_NAME: Final = "sandbox.json"
 ROOT_CONTAINER: Final = "pause"
 
@@ -44,6 +46,7 @@ class SandboxRecord:
         container_ids: runsc's id for each container name, `pause` included.
         sandbox: the sandbox's process, once it is known.
         gofers: the file server of each container that has started, by container name.
+        belongings: what else there is to know; None in a record of format 1.
     """
 
     activation: str
@@ -55,6 +58,7 @@ class SandboxRecord:
     container_ids: Mapping[str, str]
     sandbox: ProcessIdentity | None = None
     gofers: Mapping[str, ProcessIdentity] = attrs.field(factory=dict)
+    belongings: Belongings | None = None
 
     @property
     def root_id(self) -> str:
@@ -62,9 +66,10 @@ class SandboxRecord:
         return self.container_ids[ROOT_CONTAINER]
 
     def as_json(self) -> JsonObject:
-        """Return format 1."""
+        """Return format 2; without belongings format 1."""
+        more = {} if self.belongings is None else {"belongings": self.belongings.as_json()}
         return {
-            "v": FORMAT,
+            "v": 1 if self.belongings is None else FORMAT,
             "activation": self.activation,
             "actor": self.actor,
             "bootId": self.boot_id,
@@ -76,11 +81,12 @@ class SandboxRecord:
             "containers": dict(self.container_ids),
             "sandbox": None if self.sandbox is None else _identity_as_json(self.sandbox),
             "gofers": {name: _identity_as_json(identity) for name, identity in self.gofers.items()},
+            **more,
         }
 
     @classmethod
     def from_json(cls, document: JsonObject) -> SandboxRecord:
-        """Read format 1; members that it does not know are passed over.
+        """Read format 1 or 2; members that they do not know are passed over.
 
         Raises:
             KeyError, TypeError, ValueError: it is not that form.
@@ -101,22 +107,18 @@ class SandboxRecord:
             container_ids=ids,
             sandbox=None if sandbox is None else _identity(sandbox),
             gofers={name: _identity(each) for name, each in _typed(document, "gofers", dict).items()},
+            belongings=_belongings(document),
         )
 
 
 async def write_record(files: Files, directory: Path, record: SandboxRecord, *, step: Step = Step.CREATE) -> None:
-    """Replace the record in an activation's directory, which is made when absent.
+    """Replace the record in an activation's directory.
 
     Raises:
         ProblemError: StateUnwritable.
     """
-    path, data = directory / RECORD_NAME, canonical(record.as_json())
     try:
-        try:
-            await files.replace_for_boot(path, data)
-        except FileNotFoundError:
-            await files.make_directory_for_boot(directory)
-            await files.replace_for_boot(path, data)
+        await files.replace_for_boot(directory / RECORD_NAME, canonical(record.as_json()))
     except OSError as error:
         message = f"{directory} cannot be written: {error.strerror or error}"
         raise ProblemError(
@@ -143,6 +145,10 @@ async def read_record(files: Files, directory: Path) -> SandboxRecord | None:
     except (OSError, StrictJsonError, KeyError, TypeError, ValueError) as error:
         message = f"{path} is no record of a sandbox: {error}"
         raise ProblemError(_problem(Reason.STATE_CORRUPT, path, message)) from error
+
+
+def _belongings(document: JsonObject) -> Belongings | None:
+    return Belongings.from_json(_typed(document, "belongings", dict)) if document["v"] > 1 else None
 
 
 def _identity_as_json(identity: ProcessIdentity) -> JsonObject:

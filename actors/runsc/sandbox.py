@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 import anyio
@@ -15,15 +16,21 @@ from statemachine.problem import Problem, ProblemError, Step
 from statemachine.reasons import Reason
 
 from .driver import Runsc, Target
-from .record import ROOT_CONTAINER, SandboxRecord
+from .errors import without_secrets
+from .log import condensed
+from .record import ROOT_CONTAINER, SandboxRecord, write_record
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from actors.ports import Exit, Finished
+    from actors.ports import Exit, Finished, OpenFile
 
     from .answers import ContainerState
+
+MEMORY_FILE: Final = "/memfd:runsc-memory"
+"""Where a sandbox has the memory of its containers, as the kernel names it. Measured on runsc 20240729 and 20260905: an
+image's pages are just as large as what is stored of it."""
 
 _WAIT_AGAIN_S: Final = 1.0
 """Between two commands that wait for a container's end; another one is only needed when somebody killed the first."""
@@ -45,6 +52,7 @@ class Sandbox:
         gofers: by container name, `pause` included; without those of containers that had ended before they could be
             owned.
         targets: by container name, `pause` included.
+        doubted: containers whose gofer is no sign of their end.
     """
 
     runsc: Runsc
@@ -52,11 +60,12 @@ class Sandbox:
     process: Child
     gofers: Mapping[str, Child]
     targets: Mapping[str, Target]
-    _doubted: set[str] = attrs.field(factory=set, init=False, repr=False)
+    _doubted: set[str] = attrs.field(factory=set, repr=False)
     _trusting: dict[anyio.CancelScope, str] = attrs.field(factory=dict, init=False, repr=False)
     """Who waits for nothing but the end of a container's gofer."""
     _cut_off: set[Path] = attrs.field(factory=set, init=False, repr=False)
     """Directories of saves that may still go on inside, because their command was cut off."""
+    _writing: anyio.Lock = attrs.field(factory=anyio.Lock, init=False, repr=False)
 
     @property
     def owned(self) -> tuple[Child, ...]:
@@ -111,12 +120,20 @@ class Sandbox:
             else:
                 return
 
-    def _doubt(self, name: str) -> None:
-        """From now on a container's gofer is no sign of its end any more."""
+    async def _doubt(self, name: str) -> None:
+        """From now on a container's gofer is no sign of its end any more, for a later life of the worker neither."""
+        is_new = name not in self._doubted
         self._doubted.add(name)
         for scope, trusted in self._trusting.items():
             if trusted == name:
                 scope.cancel()
+        if not is_new or self.record.belongings is None:
+            return
+        async with self._writing:
+            belongings = attrs.evolve(self.record.belongings, doubted=tuple(sorted(self._doubted)))
+            record = attrs.evolve(self.record, belongings=belongings)
+            with suppress(ProblemError):  # a disk that is full costs nobody anything before a crash
+                await write_record(self.runsc.files, self.runsc.activation, record)
 
     async def exit_code(self, name: str, *, deadline_s: float = 15.0) -> int:
         """Return the exit code of a container that has ended, a signal as 128 plus its number. Not while frozen."""
@@ -164,8 +181,28 @@ class Sandbox:
         """
         return await self.runsc.processes.holds_output(self.process.identity)
 
-    async def checkpoint_into(self, directory: Path) -> None:
+    async def open_files(self) -> tuple[OpenFile, ...]:
+        """What the sandbox's processes have open.
+
+        Raises:
+            OSError: one of them cannot be looked at.
+        """
+        return tuple([each for child in self.owned for each in await self.runsc.processes.open_files(child.identity)])
+
+    async def memory_bytes(self) -> int:
+        """How much memory its containers take, which is as much as an image of them has pages, at most.
+
+        Raises:
+            OSError: its process cannot be looked at.
+        """
+        held = await self.runsc.processes.open_files(self.process.identity)
+        return sum(each.stored_bytes for each in held if each.path.startswith(MEMORY_FILE))
+
+    async def checkpoint_into(self, directory: Path, *, cuda_checkpoint: str | None = None) -> None:
         """Save all containers into a fresh directory, and live on: frozen when frozen.
+
+        With `cuda_checkpoint`, the path of that program inside the containers, CUDA contexts are saved too. The sandbox
+        then unfreezes itself for a moment to run it: whatever was looked at before is to be looked at again.
 
         On failure the sandbox lives on as it was; what is left in the directory is the caller's to remove. Containers
         that have exited must have been taken out with `delete_exited` first, or the image can never be restored.
@@ -173,17 +210,27 @@ class Sandbox:
         await self.runsc.files.make_directory(directory)
         # Until runsc says that it is over: who is cancelled, or whose runsc is killed, does not know.
         self._cut_off.add(directory)
-        await self.runsc.checkpoint(self.targets[ROOT_CONTAINER], image=directory)
+        await self.runsc.checkpoint(self.targets[ROOT_CONTAINER], image=directory, cuda_checkpoint=cuda_checkpoint)
         self._cut_off.discard(directory)
+
+    def can_leave_out(self, name: str) -> bool:
+        """Whether the sandbox can be restored once this container, which has exited, was taken out of it.
+
+        Measured on runsc 20240729: not after a command could not be started inside that container.
+        """
+        return name not in self._doubted
+
+    def distrust_saves(self, directory: Path) -> None:
+        """A save into somewhere below a directory may go on inside: nobody knows whether its command was cut off."""
+        self._cut_off.add(directory)
 
     async def delete_exited(self, name: str) -> None:
         """Take a container that has exited out of the sandbox. Not while frozen: it would block until the thaw.
 
         Raises:
-            ProblemError: as `Runsc.run`; ContainerExited when the sandbox could never be restored afterwards. Measured
-                on runsc 20240729: so it is once a command could not be started inside that container.
+            ProblemError: as `Runsc.run`; ContainerExited when the sandbox could never be restored afterwards.
         """
-        if name in self._doubted:
+        if not self.can_leave_out(name):
             message = f"container {name!r} has exited and cannot be left out: a command once failed to start in it"
             raise ProblemError(
                 Problem(step=Step.SUSPEND, reason=Reason.CONTAINER_EXITED, subject=name, message=message)
@@ -203,8 +250,14 @@ class Sandbox:
             return await self.runsc.exec_in(self.targets[name], command, deadline_s=deadline_s, user=user)
         except BaseException:
             # Also when cancelled: whether the command was about to fail is not known then.
-            self._doubt(name)
+            with anyio.CancelScope(shield=True):
+                await self._doubt(name)
             raise
+
+    def last_words(self, name: str, finished: Finished) -> str:
+        """The last lines that a command inside a container wrote, without the values of its environment."""
+        text = (finished.stdout + finished.stderr).decode("utf-8", "replace")
+        return condensed(without_secrets(text, self.targets[name].secrets)).detail
 
     def close(self) -> None:
         """Give up every process; they live on."""

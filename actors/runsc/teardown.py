@@ -8,6 +8,7 @@ every runsc command carry; so an activation whose record or pid file was never w
 
 from __future__ import annotations
 
+import errno
 import re
 import signal
 from functools import partial
@@ -73,7 +74,14 @@ async def end_activation(
         message = f"processes of activation {activation.name} cannot be ended: {error.strerror or error}"
         raise ProblemError(_problem(Reason.PROCESSES_UNREADABLE, activation, message)) from error
     try:
-        await files.remove_tree(activation)
+        try:
+            await files.remove_tree(activation)
+        except OSError as error:
+            if error.errno != errno.EBUSY:
+                raise
+            # Whatever is mounted below a root of runsc's, runsc has mounted: nothing else ever makes anything there.
+            await files.unmount_below(activation / RUNSC_ROOT)
+            await files.remove_tree(activation)
     except OSError as error:
         message = f"{activation} cannot be removed: {error.strerror or error}"
         raise ProblemError(_problem(Reason.STATE_UNWRITABLE, activation, message)) from error

@@ -26,6 +26,8 @@ OLDEST: Final = 20240729
 ENVIRONMENT: Final = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
 """The whole environment of every runsc."""
 
+_VALIDATES_SINCE: Final = 20260821
+"""From the release on whose source was read. Whether an older one knows the flag is not known."""
 _ANSWER: Final = re.compile(r"^runsc version (\S+)\s*$", re.MULTILINE)
 _DATE: Final = re.compile(r"(?<!\d)20\d{6}(?!\d)")
 
@@ -60,6 +62,14 @@ class RuntimeVersion:
         of its own.
         """
         return ("--gofer-network-namespace=new",) if self.flavour is Flavour.HEAD else ()
+
+    @property
+    def forcing_flags(self) -> tuple[str, ...]:
+        """The global flags with which it restores a container although its spec is another one than was saved.
+
+        Measured on 20260905: it warns then, and what lives in the container is what was saved.
+        """
+        return ("--restore-spec-validation=warning",) if self.date >= _VALIDATES_SINCE else ()
 
     @classmethod
     def of(cls, text: str) -> RuntimeVersion | None:

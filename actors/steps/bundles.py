@@ -6,20 +6,32 @@ for every other one. Whatever is made is below the activation's directory, with 
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import attrs
 
-from actors.bundle import seccomp, writer
+from actors.bundle import seccomp
+from actors.bundle.activation_tree import (
+    ContainerFiles,
+    activation_tree,
+    bundle_directory,
+    confine_path,
+    cover_path,
+    pause_bundle,
+    program_to_cover,
+    programs_for_claims,
+    scratch_path,
+)
 from actors.bundle.capabilities import Claims, claims_of
-from actors.bundle.config import Membership, hostname_of
-from actors.bundle.writer import confine_path
-from actors.concurrency import together
+from actors.bundle.composing import compose_each
+from actors.bundle.config import hostname_of
+from actors.bundle.mounts import volume_mount
+from actors.gpu.desk import KeptSpec
 from actors.gpu.injection_plan import gpus_brought
 from actors.manifest import shape_of
 from actors.runsc.activation import ContainerPlan, SandboxPlan
+from actors.runsc.belongings import Belongings, Granted
 from actors.runsc.cover import Cover
 from actors.runsc.driver import Runsc
 from actors.runsc.ids import fresh_activation, fresh_container_ids
@@ -30,21 +42,23 @@ from statemachine.problem import Problem, ProblemError, Step
 from statemachine.reasons import Reason
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
     from typing import TypeAlias
 
     from actors.assignment import Container
+    from actors.bundle.mounts import Mount
+    from actors.ports import NewDirectory
     from actors.runsc.flags import GlobalFlags
     from actors.runsc.nvproxy import NvproxyChoice
     from actors.steps.stage import Stage
     from actors.strict_json import JsonObject
 
-    Finish: TypeAlias = Callable[[Container, JsonObject], Awaitable[JsonObject]]
-    """What makes of a container's config.json without any device the one that is written."""
+    Finish: TypeAlias = Callable[[Container, JsonObject], Awaitable[ContainerFiles]]
+    """What makes of a container's config.json without any device what is written of it."""
 
 
-async def _as_it_is(_container: Container, pristine: JsonObject) -> JsonObject:
-    return pristine
+async def _as_it_is(_container: Container, pristine: JsonObject) -> ContainerFiles:
+    return ContainerFiles(config=pristine)
 
 
 async def bundles_of(stage: Stage, containers: Sequence[Container], *, step: Step) -> SandboxPlan:
@@ -73,7 +87,7 @@ async def prepare(
         stage: the actor's.
         containers: those that are to run.
         step: whose problems it are.
-        finish: what a container's document still goes through; it may write below the activation.
+        finish: what a container's document still goes through.
 
     Raises:
         ProblemError: a bundle is refused, or StateUnwritable.
@@ -82,11 +96,12 @@ async def prepare(
     activation = stage.state_dir.activation(fresh_activation(wall))
     # From here on teardown knows what to remove, whatever happens next.
     stage.activation, stage.plan, stage.sandbox, stage.freeze = activation, None, None, Freeze.NOT_FROZEN
+    stage.is_restored, stage.let_go = False, ()
     stage.flags = flags_of(stage)
     ids = fresh_container_ids(wall, (ROOT_CONTAINER, *(container.name for container in containers)))
-    writing = _Writing(stage=stage, activation=activation, sandbox_id=ids[ROOT_CONTAINER], finish=finish)
     try:
-        await together(writing.pause, *(partial(writing.one, each) for each in containers))
+        made = await _files_of(stage, containers, finish, ids[ROOT_CONTAINER])
+        await stage.ports.files.make_tree(activation, _tree(stage, activation, made))
     except ProblemError as error:
         raise ProblemError(*(_of_step(problem, step) for problem in error.problems)) from error
     except OSError as error:
@@ -107,28 +122,63 @@ async def prepare(
             runtime_version=stage.runtime.version.text,
             flags=stage.flags,
             container_ids=ids,
+            belongings=Belongings(
+                runtime_sha256=stage.runtime.sha256,
+                granted=tuple(Granted(name, gpus) for name, gpus in stage.granted.items()),
+                spec=stage.spec.facts if isinstance(stage.spec, KeptSpec) else stage.spec,
+            ),
         ),
-        pause_bundle=writer.bundle_directory(activation, ROOT_CONTAINER),
+        pause_bundle=bundle_directory(activation, ROOT_CONTAINER),
         containers=tuple(
             ContainerPlan(
                 name=each.name,
-                bundle=writer.bundle_directory(activation, each.name),
+                bundle=bundle_directory(activation, each.name),
                 log=stage.directory.log(each.name),
-                env=writing.envs[each.name],
-                cover=writing.covers.get(each.name),
+                env=_environment(made[each.name].config),
+                cover=_cover(activation, each.name, made[each.name]),
             )
             for each in containers
         ),
     )
 
 
+async def pristine_configs(
+    stage: Stage, containers: Sequence[Container], *, sandbox_id: str = ""
+) -> dict[str, JsonObject]:
+    """The config.json of containers without any device, by name; nothing is written.
+
+    Args:
+        stage: the actor's.
+        containers: whose.
+        sandbox_id: of the sandbox that it is for; nothing that a snapshot's manifest tells depends on it.
+
+    Raises:
+        ProblemError: InvalidBundle, BundleNotFound, RootfsNotFound; of the step create.
+    """
+    return await compose_each(
+        stage.ports.files,
+        containers,
+        sandbox_id=sandbox_id,
+        hostname=hostname_of(stage.assignment),
+        claims=_claims(stage),
+        extra_mounts={each.name: volume_mounts(stage, each) for each in containers},
+    )
+
+
+def volume_mounts(stage: Stage, container: Container) -> tuple[Mount, ...]:
+    """Where a container sees the actor's durable volumes."""
+    actor = stage.directory
+    return tuple(volume_mount(str(actor.volume(each.name)), each.mount_path) for each in container.volume_mounts)
+
+
 def flags_of(stage: Stage) -> GlobalFlags:
     """The global flags of this actor's sandboxes: decided once for an activation, the same at each of its commands.
 
-    From the claims alone, so that a snapshot's are those of its restore.
+    From the claims alone, so that a snapshot's are those of its restore, but for what lets a forced one be restored.
     """
     choice, filters = _nvproxy(stage), seccomp.flags_for(_claims(stage))
-    return stage.runtime.flags.more(extra=(*choice.flags, *filters), annotations=choice.annotations)
+    forcing = stage.runtime.version.forcing_flags if stage.forced else ()
+    return stage.runtime.flags.more(extra=(*choice.flags, *filters, *forcing), annotations=choice.annotations)
 
 
 async def require_known_driver(stage: Stage, *, step: Step) -> None:
@@ -171,56 +221,44 @@ def driver(stage: Stage) -> Runsc:
     )
 
 
-@attrs.frozen(kw_only=True)
-class _Writing:
-    """One activation's bundles.
+async def _files_of(
+    stage: Stage, containers: Sequence[Container], finish: Finish, sandbox_id: str
+) -> dict[str, ContainerFiles]:
+    """What is to be written of each container."""
+    composed = await pristine_configs(stage, containers, sandbox_id=sandbox_id)
+    made: dict[str, ContainerFiles] = {}
+    for each in containers:
+        pristine = composed[each.name]
+        require_no_gpus(each.name, pristine)
+        finished = await finish(each, pristine)
+        made[each.name] = attrs.evolve(finished, is_covered=True) if each.volume_mounts else finished
+        stage.shapes[each.name] = shape_of(finished.config)
+    return made
 
-    Attributes:
-        envs: of each container that is written, its environment, whose values no problem may carry.
-        covers: what lies over the rootfs of each container that got mounts of ours.
-    """
 
-    stage: Stage
-    activation: Path
-    sandbox_id: str
-    finish: Finish
-    envs: dict[str, tuple[str, ...]] = attrs.field(factory=dict, repr=False)
-    covers: dict[str, Cover] = attrs.field(factory=dict)
+def _tree(stage: Stage, activation: Path, containers: Mapping[str, ContainerFiles]) -> NewDirectory:
+    """The directory of an activation. No step finishes the sandbox's root, so that it never gets a device."""
+    machine = stage.runtime.machine
+    told = dict(each.split("=", 1) for each in stage.flags.annotations)
+    pause = pause_bundle(activation, hostname=hostname_of(stage.assignment), machine=machine, annotations=told)
+    is_covered = any(each.is_covered for each in containers.values())
+    programs = {} if _claims(stage) is Claims.NONE else programs_for_claims(machine)
+    if is_covered:
+        programs = {**programs, **program_to_cover(machine)}
+    return activation_tree(pause, containers, programs)
 
-    async def pause(self) -> None:
-        """The sandbox's root: no step finishes it, so that it never gets a device."""
-        stage = self.stage
-        hostname, machine = hostname_of(stage.assignment), stage.runtime.machine
-        told = dict(each.split("=", 1) for each in stage.flags.annotations)
-        files, activation = stage.ports.files, self.activation
-        await writer.write_pause_bundle(files, activation, hostname=hostname, machine=machine, annotations=told)
-        if _claims(stage) is not Claims.NONE:
-            await writer.write_confine(files, activation, machine=machine)
-            await writer.write_cover(files, activation, machine=machine)
 
-    async def one(self, container: Container) -> None:
-        """A container."""
-        stage = self.stage
-        pristine = await writer.compose(
-            stage.ports.files,
-            container,
-            membership=Membership(name=container.name, sandbox_id=self.sandbox_id),
-            hostname=hostname_of(stage.assignment),
-            claims=_claims(stage),
-        )
-        require_no_gpus(container.name, pristine)
-        config = await self.finish(container, pristine)
-        if config is not pristine:
-            self.covers[container.name] = await self._cover(container.name, config)
-        stage.shapes[container.name] = shape_of(config)
-        self.envs[container.name] = tuple(str(each) for each in config["process"].get("env") or ())
-        await writer.write_bundle(stage.ports.files, writer.bundle_directory(self.activation, container.name), config)
+def _environment(config: JsonObject) -> tuple[str, ...]:
+    """Whose values no problem may carry."""
+    return tuple(str(each) for each in config["process"].get("env") or ())
 
-    async def _cover(self, name: str, config: JsonObject) -> Cover:
-        """Its mount points are made in its rootfs, which is not ours to write to, and which others may share."""
-        rootfs, scratch = Path(config["root"]["path"]), self.activation / "covers" / name
-        await self.stage.ports.files.make_directory_for_boot(scratch)
-        return Cover(program=writer.cover_path(self.activation), rootfs=rootfs, scratch=scratch)
+
+def _cover(activation: Path, name: str, made: ContainerFiles) -> Cover | None:
+    """Its mount points are made in its rootfs, which is not ours to write to, and which others may share."""
+    if not made.is_covered:
+        return None
+    rootfs = Path(made.config["root"]["path"])
+    return Cover(program=cover_path(activation), rootfs=rootfs, scratch=scratch_path(activation, name))
 
 
 def _of_step(problem: Problem, step: Step) -> Problem:

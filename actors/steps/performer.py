@@ -15,6 +15,7 @@ from actors.steps.detect import detect_gpus
 from actors.steps.generate import generate_spec
 from actors.steps.inject import inject_edits
 from actors.steps.partition import partition_gpus
+from actors.steps.recover import take_over
 from actors.steps.release import release_sandbox
 from actors.steps.restore import restore_sandbox
 from actors.steps.stage import Stage
@@ -28,6 +29,7 @@ from statemachine.events import BackoffElapsed, Event, SandboxFate
 
 if TYPE_CHECKING:
     from actors.assignment import WorkerAssignment
+    from actors.runsc.reclaiming import Survivor
     from statemachine.actor import Actor
 
 _PLAIN: Final[Mapping[type, Callable[[Stage], Awaitable[Event]]]] = MappingProxyType(
@@ -66,7 +68,7 @@ class Steps:
             return await plain(self.stage)
         match command:
             case c.InjectEdits():
-                return await inject_edits(self.stage, actor.origin)
+                return await inject_edits(self.stage, actor.origin, actor.on_difference)
             case c.RestoreSandbox():
                 return await restore_sandbox(self.stage, command)
             case c.SaveSnapshot():
@@ -95,6 +97,18 @@ class Steps:
             ProblemError: StateUnwritable; the old one stands.
         """
         await adopt_assignment(self.stage, assignment)
+
+    async def take_over(self, survivor: Survivor, actor: Actor) -> Actor:
+        """Go on with a sandbox that outlived an earlier life of the worker; returns the actor as it is.
+
+        Raises:
+            ProblemError: it cannot be gone on with; nothing of it is owned.
+        """
+        return await take_over(self.stage, survivor, actor)
+
+    def inherit(self, activation: str) -> None:
+        """Take an activation of an earlier life of the worker for one's own, to be ended."""
+        self.stage.activation = self.stage.state_dir.activation(activation)
 
     async def sandbox_fate(self) -> SandboxFate:
         """Whether the live sandbox's process lives."""

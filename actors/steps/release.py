@@ -30,5 +30,6 @@ async def release_sandbox(stage: Stage, command: ReleaseSandbox, proven: Snapsho
         give_back(stage, command.undo)
         await stage.mark(Step.RELEASE, "SandboxEnded")
         if proven is not None:
-            await prune(stage.ports.files, stage.directory.snapshots, proven=proven.id)
+            in_use = {*stage.uploading(), *stage.needed_by_others()}
+            await prune(stage.ports.files, stage.directory.snapshots, proven=proven.id, in_use=in_use)
     return SandboxReleased()

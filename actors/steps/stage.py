@@ -14,16 +14,18 @@ from statemachine.problem import Problem, ProblemError, Step
 from statemachine.reasons import Reason
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Collection
     from pathlib import Path
 
     from actors.assignment import WorkerAssignment
-    from actors.gpu.desk import GpuDesk, KeptSpec
+    from actors.compatibility import Difference
+    from actors.gpu.desk import GpuDesk, KeptSpec, SpecFacts
     from actors.gpu.inventory import Gpu, Inventory
     from actors.layout import ActorDir, StateDir
     from actors.manifest import Shape
     from actors.ports import Ports
     from actors.runsc.activation import SandboxPlan
+    from actors.runsc.checkpoint_flags import CheckpointFlags
     from actors.runsc.flags import GlobalFlags
     from actors.runsc.nvproxy import SupportedDrivers
     from actors.runsc.sandbox import Sandbox
@@ -42,9 +44,11 @@ class Runtime:
         sha256: hex digest of the executable.
         flags: the global flags that every sandbox has.
         machine: the architecture in the kernel's word, x86_64 or aarch64.
+        cpu_features: what the processor can do, in the kernel's words; None when it is not known.
         greenroom: our own version, for manifests.
         nvproxy: whether gVisor passes calls on to the driver.
         drivers: which drivers this runsc knows; None does not ask.
+        checkpoint_flags: which flags its `checkpoint` takes; None is none but those that every one has.
     """
 
     path: Path
@@ -53,8 +57,10 @@ class Runtime:
     flags: GlobalFlags
     machine: str
     greenroom: str
+    cpu_features: tuple[str, ...] | None = None
     nvproxy: Nvproxy = Nvproxy.AUTO
     drivers: SupportedDrivers | None = None
+    checkpoint_flags: CheckpointFlags | None = None
 
 
 class Freeze(enum.Enum):
@@ -75,15 +81,21 @@ class Stage:
         gpus: the worker's desk for its GPUs.
         assignment: the admitted assignment.
         note: journals a progress mark.
+        forced: what differs from the snapshot that the activation comes from, and was passed over.
+        needed_by_others: the ids of snapshots that other actors may have to go back to; none of them is removed.
+        uploading: the ids of this actor's snapshots that are being uploaded just now, and are not removed meanwhile.
         activation: directory of the live activation; None when there is none.
         flags: runsc's global flags in the live activation.
         plan: of the live activation, from when inject has written its bundles until they are taken.
         sandbox: the live sandbox; None before it is up and after it is ended.
         freeze: whether we have frozen it.
         inventory: the pod's GPUs as detect has found them.
-        spec: the CDI spec that this actor's devices come from.
+        spec: the CDI spec that this actor's devices come from; what is known of it where an earlier life of the worker
+            has used it.
         granted: the GPUs of each container, by ordinal; nothing while the actor holds none.
         exited: containers that had ended with 0 and were taken out of the live sandbox or were not restored.
+        is_restored: whether the live sandbox was restored from an image; a cold start has nothing to resume.
+        let_go: containers in which preSuspend was run for a suspend that is not over.
         told: by container, fired once the watcher has told of its end.
         shapes: of each container, what a restore must find again.
         unproven: directory of a snapshot that is being made, until the machine knows that it is proven.
@@ -97,15 +109,20 @@ class Stage:
     gpus: GpuDesk
     assignment: WorkerAssignment
     note: Callable[[Mark], Awaitable[None]]
+    forced: tuple[Difference, ...] = ()
+    needed_by_others: Callable[[], Collection[str]] = frozenset
+    uploading: Callable[[], Collection[str]] = frozenset
     activation: Path | None = None
     flags: GlobalFlags = attrs.field(default=attrs.Factory(lambda stage: stage.runtime.flags, takes_self=True))
     plan: SandboxPlan | None = None
     sandbox: Sandbox | None = None
     freeze: Freeze = Freeze.NOT_FROZEN
     inventory: Inventory | None = None
-    spec: KeptSpec | None = None
+    spec: KeptSpec | SpecFacts | None = None
     granted: dict[str, tuple[Gpu, ...]] = attrs.field(factory=dict)
     exited: dict[str, int] = attrs.field(factory=dict)
+    is_restored: bool = False
+    let_go: tuple[str, ...] = ()
     told: dict[str, anyio.Event] = attrs.field(factory=dict)
     shapes: dict[str, Shape] = attrs.field(factory=dict)
     unproven: Path | None = None

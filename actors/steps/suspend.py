@@ -1,10 +1,10 @@
 """suspend: freeze, look, save, prove. The actor runs on until the snapshot is known to be whole.
 
 Needs the live sandbox. Makes `snapshots/<id>/`: checkpoint files, proven (durable, digested), then the manifest last; a
-directory without one is no snapshot. Undone by thaw or teardown, which remove it. Refuses with ContainerExited when a
-container has failed; those that ended with 0 are taken out of the sandbox first, since an image with an exited
-container can never be restored. The sandbox stays frozen after success: it will never run again, and so cannot run
-past its snapshot.
+directory without one is no snapshot. Undone by thaw or teardown, which remove it. Refuses (nothing was touched) what
+`refusals` says. Containers that ended with 0 are then taken out of the sandbox, since an image with an exited container
+can never be restored. The sandbox stays frozen after success: it will never run again, and so cannot run past its
+snapshot.
 """
 
 from __future__ import annotations
@@ -13,11 +13,14 @@ from typing import TYPE_CHECKING, Final
 
 from actors.assignment import SnapshotScope
 from actors.codec import rfc3339
-from actors.manifest import Manifest, RuntimeFacts, SnapshotContainer, SnapshotGpu, write_manifest
+from actors.manifest import Manifest, RuntimeFacts, SnapshotContainer, SnapshotGpu, demanded, write_manifest
 from actors.proof import FULL, prove
 from actors.runsc.answers import Status
 from actors.snapshots import fresh_snapshot_id, newest, snapshot_of
+from actors.steps import live_cuda, refusals
+from actors.steps.hooks import before_suspend
 from actors.steps.stage import Freeze
+from actors.steps.volumes import save_volumes
 from statemachine.events import SnapshotProven, SuspendRefused
 from statemachine.problem import Problem, ProblemError, Step
 from statemachine.reasons import Reason
@@ -40,13 +43,18 @@ _APART_S: Final = 0.001
 async def save_snapshot(stage: Stage, actor: Actor) -> SnapshotProven | SuspendRefused:
     """Perform SaveSnapshot."""
     sandbox = stage.live_sandbox(Step.SUSPEND)
-    refusal = _failed_container(actor)
-    if refusal is not None:
-        return SuspendRefused(problem=refusal)
-    await _take_out_completed(stage, sandbox, actor)
     created_at_s = await _later_than_all(stage)
     snapshot_id = fresh_snapshot_id(stage.ports.wall)
     stage.unproven = stage.directory.snapshot(snapshot_id)
+    try:
+        await refusals.before_hooks(stage, sandbox, actor, stage.unproven)
+        await before_suspend(stage, actor)
+        cuda_checkpoint = await refusals.before_freeze(stage, sandbox, stage.unproven)
+    except ProblemError as error:
+        return SuspendRefused(problem=error.problem)
+    scope = stage.assignment.suspend.scope
+    if scope is SnapshotScope.FULL:
+        await _take_out_completed(stage, sandbox, actor)
     # Counted as frozen before it is asked for: when runsc was cut off or failed in between, nobody knows, and never
     # resuming would leave a frozen actor that is called Running.
     stage.freeze = Freeze.FROZEN
@@ -57,12 +65,14 @@ async def save_snapshot(stage: Stage, actor: Actor) -> SnapshotProven | SuspendR
             stage.freeze = Freeze.NOT_FROZEN
         raise
     await stage.mark(Step.SUSPEND, "Paused")
-    await _look(stage, sandbox)
-    await _checkpoint(stage, sandbox, stage.unproven)
+    if scope is SnapshotScope.FULL:
+        await _save_image(stage, sandbox, stage.unproven, cuda_checkpoint)
+    await save_volumes(stage, stage.unproven)
     await stage.mark(Step.SUSPEND, "FilesWritten")
-    files = await prove(stage.ports.files, stage.unproven)
+    volumes = stage.assignment.durable_volumes
+    files = await prove(stage.ports.files, stage.unproven, required=demanded(scope, volumes))
     await stage.mark(Step.SUSPEND, "FilesProven")
-    manifest = _manifest(stage, snapshot_id, created_at_s, files)
+    manifest = _manifest(stage, snapshot_id, created_at_s, files, cuda_checkpoint)
     try:
         await write_manifest(stage.ports.files, stage.unproven, manifest)
     except OSError as error:
@@ -79,9 +89,15 @@ async def save_snapshot(stage: Stage, actor: Actor) -> SnapshotProven | SuspendR
     return SnapshotProven(snapshot=snapshot_of(manifest, stage.unproven))
 
 
-def _failed_container(actor: Actor) -> Problem | None:
-    failed = next((fate for fate in actor.containers if fate.exit_code), None)
-    return None if failed is None else _exited(failed.name, f"exit code {failed.exit_code}")
+async def _save_image(stage: Stage, sandbox: Sandbox, directory: Path, cuda_checkpoint: str | None) -> None:
+    """Look at everything, then save it."""
+    if cuda_checkpoint is None:
+        await live_cuda.require_no_open_device(stage, sandbox)
+    await _look(stage, sandbox)
+    await _checkpoint(stage, sandbox, directory, cuda_checkpoint)
+    if cuda_checkpoint is not None:
+        # To run cuda-checkpoint, the sandbox unfroze itself for a moment.
+        await _look(stage, sandbox)
 
 
 async def _take_out_completed(stage: Stage, sandbox: Sandbox, actor: Actor) -> None:
@@ -103,37 +119,18 @@ async def _look(stage: Stage, sandbox: Sandbox) -> None:
             continue
         state = await sandbox.inspect(name)
         if state.status is Status.STOPPED:
-            raise ProblemError(_exited(name, "exit code not yet known"))
-    if await _is_executing(stage, sandbox):
-        raise ProblemError(
-            Problem(
-                step=Step.SUSPEND,
-                reason=Reason.OPERATION_IN_PROGRESS,
-                subject=stage.assignment.uid,
-                message="a command that was executed inside the actor, or what a probe left running, has its stdin, "
-                "stdout or stderr still open; a snapshot of it could never be restored",
-            )
-        )
+            raise ProblemError(refusals.exited(name, "exit code not yet known"))
+    await refusals.require_no_exec(stage, sandbox)
 
 
-async def _is_executing(stage: Stage, sandbox: Sandbox) -> bool:
-    try:
-        return await sandbox.is_executing()
-    except OSError as error:
-        message = f"the sandbox of actor {stage.assignment.uid} cannot be looked at: {error.strerror or error}"
-        raise ProblemError(
-            Problem(step=Step.SUSPEND, reason=Reason.RUNTIME_FAILED, subject=stage.assignment.uid, message=message)
-        ) from error
-
-
-async def _checkpoint(stage: Stage, sandbox: Sandbox, directory: Path) -> None:
+async def _checkpoint(stage: Stage, sandbox: Sandbox, directory: Path, cuda_checkpoint: str | None) -> None:
     """Save into a fresh directory.
 
     Raises:
         ProblemError: InsufficientDisk, or what runsc says.
     """
     try:
-        await sandbox.checkpoint_into(directory)
+        await sandbox.checkpoint_into(directory, cuda_checkpoint=cuda_checkpoint)
     except OSError as error:
         reason = Reason.INSUFFICIENT_DISK if error.errno in FULL else Reason.STATE_UNWRITABLE
         message = f"{directory} cannot be made: {error.strerror or error}"
@@ -163,15 +160,6 @@ async def _is_full(stage: Stage, directory: Path) -> bool:
         return False
 
 
-def _exited(name: str, how: str) -> Problem:
-    return Problem(
-        step=Step.SUSPEND,
-        reason=Reason.CONTAINER_EXITED,
-        subject=name,
-        message=f"container {name} exited before the snapshot ({how})",
-    )
-
-
 async def _later_than_all(stage: Stage) -> float:
     """Now, but after every snapshot that there is: a clock that went back must not make an older one the newest."""
     before = await newest(stage.ports.files, stage.directory.snapshots)
@@ -179,17 +167,22 @@ async def _later_than_all(stage: Stage) -> float:
     return now_s if before is None else max(now_s, before.created_at + _APART_S)
 
 
-def _manifest(stage: Stage, snapshot_id: str, created_at_s: float, files: tuple[SnapshotFile, ...]) -> Manifest:
-    runtime, wall = stage.runtime, stage.ports.wall
+def _manifest(
+    stage: Stage, snapshot_id: str, created_at_s: float, files: tuple[SnapshotFile, ...], cuda_checkpoint: str | None
+) -> Manifest:
+    runtime, wall, scope = stage.runtime, stage.ports.wall, stage.assignment.suspend.scope
+    # Without an image every container starts anew, whether it has ended or not.
+    exited = stage.exited if scope is SnapshotScope.FULL else {}
     return Manifest(
         actor=stage.assignment.uid,
         id=snapshot_id,
         created_at=rfc3339(created_at_s),
         generation=stage.assignment.generation,
-        scope=SnapshotScope.FULL,
+        scope=scope,
         greenroom=runtime.greenroom,
         boot_id=wall.boot_id(),
         arch=runtime.machine,
+        cpu_features=runtime.cpu_features,
         runsc=RuntimeFacts(
             version=runtime.version.text,
             sha256=runtime.sha256,
@@ -198,17 +191,18 @@ def _manifest(stage: Stage, snapshot_id: str, created_at_s: float, files: tuple[
         ),
         driver=None if stage.spec is None else stage.spec.driver,
         toolkit=None if stage.spec is None else stage.spec.toolkit,
+        cuda_checkpoint=cuda_checkpoint,
         containers=tuple(
             SnapshotContainer(
                 name=each.name,
                 image_digest=each.image_digest,
                 shape=stage.shapes[each.name],
                 gpus=_gpus(stage, each.name),
-                exited=stage.exited.get(each.name),
+                exited=exited.get(each.name),
             )
             for each in stage.assignment.containers
         ),
-        volumes=(),
+        volumes=stage.assignment.durable_volumes,
         files=files,
     )
 

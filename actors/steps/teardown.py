@@ -17,6 +17,7 @@ from actors.snapshots import look_at_snapshot, uri_of, verify_snapshot
 from actors.steps.partition import give_back
 from actors.steps.stage import Freeze
 from actors.steps.thaw import remove_unproven, resume_once
+from actors.steps.volumes import keep_volumes, settle_volumes
 from statemachine.events import OriginVerdict, RolledBack, TornDown
 from statemachine.problem import ProblemError, Step
 
@@ -42,6 +43,7 @@ async def roll_back(stage: Stage, command: RollBack, origin: Snapshot | None) ->
         if saved is None:
             await remove_unproven(stage)
         await end_sandbox(stage)
+        await settle_volumes(stage)
         give_back(stage, command.undo)
         stage.unproven = None if saved is not None else stage.unproven
     return RolledBack(origin=await _judge(stage, origin), saved=saved)
@@ -51,6 +53,8 @@ async def stop_containers(stage: Stage, command: StopContainers) -> TornDown:
     """Perform StopContainers: TERM to every live container, the grace period, then KILL and the undo of everything."""
     await remove_unproven(stage)
     if stage.sandbox is not None:
+        # Who has run to his end, or is asked to end, has run: what he wrote stays, whether or not he was verified.
+        await keep_volumes(stage)
         with anyio.move_on_after(command.grace_s + KILL_MARGIN_S):
             await _ask_to_end(stage, stage.sandbox, command.grace_s)
     with anyio.CancelScope(shield=True):
@@ -114,6 +118,9 @@ async def _saved(stage: Stage) -> Snapshot | None:
 async def _judge(stage: Stage, origin: Snapshot | None) -> OriginVerdict:
     if origin is None:
         return OriginVerdict.NONE
+    if origin.is_elsewhere:
+        # It was found whole in its store, where nothing of this activation is; fetched, it is verified again.
+        return OriginVerdict.GOOD
     try:
         await verify_snapshot(stage.ports.files, origin)
     except ProblemError:

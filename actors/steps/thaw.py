@@ -1,8 +1,9 @@
 """thaw: a suspend came to nothing; the sandbox runs again, and what was not proven is gone.
 
-Needs the sandbox. Resumes it exactly once, and only when we froze it, on a budget of its own. Fails with what runsc
-says; the machine then ends the sandbox as CouldNotThaw. Files that cannot be removed never cost the running actor:
-they are tried again by the next step that removes unproven files.
+Needs the sandbox. Resumes it exactly once, and only when we froze it, on a budget of its own, and looks whether it
+runs; where preSuspend was run, postResume follows. Fails with what runsc says; the machine then ends the sandbox as
+CouldNotThaw. Files that cannot be removed never cost the running actor: they are tried again by the next step that
+removes unproven files.
 """
 
 from __future__ import annotations
@@ -12,11 +13,16 @@ from typing import TYPE_CHECKING
 import anyio
 
 from actors import snapshots
+from actors.runsc.answers import Status
+from actors.runsc.record import ROOT_CONTAINER
+from actors.steps.hooks import after_thaw
 from actors.steps.stage import Freeze
 from statemachine.events import Thawed
-from statemachine.problem import ProblemError, Step
+from statemachine.problem import Problem, ProblemError, Step
+from statemachine.reasons import Reason
 
 if TYPE_CHECKING:
+    from actors.runsc.sandbox import Sandbox
     from actors.steps.stage import Stage
 
 
@@ -24,6 +30,7 @@ async def thaw(stage: Stage) -> Thawed:
     """Perform Thaw."""
     with anyio.CancelScope(shield=True):
         await resume_once(stage, Step.THAW)
+    await after_thaw(stage)
     await remove_unproven(stage)
     return Thawed()
 
@@ -44,8 +51,27 @@ async def resume_once(stage: Stage, step: Step) -> None:
         # to end a healthy actor; but one that is frozen all the same must not be called Running.
         if await sandbox.is_frozen():
             raise
+    else:
+        await _read_back(sandbox, step)
     stage.freeze = Freeze.NOT_FROZEN
     await stage.mark(step, "Resumed")
+
+
+async def _read_back(sandbox: Sandbox, step: Step) -> None:
+    """Look whether a sandbox that runsc has resumed runs. What cannot be looked at is no reason to end it.
+
+    Raises:
+        ProblemError: RuntimeFailed: runsc itself says that it is paused.
+    """
+    try:
+        state = await sandbox.inspect(ROOT_CONTAINER)
+    except ProblemError:
+        return
+    if state.status is Status.PAUSED and await sandbox.is_frozen():
+        message = "runsc has resumed the sandbox and says that it is paused"
+        raise ProblemError(
+            Problem(step=step, reason=Reason.RUNTIME_FAILED, subject=sandbox.runsc.activation.name, message=message)
+        )
 
 
 async def remove_unproven(stage: Stage) -> None:

@@ -1,7 +1,9 @@
 """verify: the actor is what it should be: alive, and serving where a wakeup probe says what that means.
 
-Needs the sandbox that create or restore has brought up, and its watch. Makes nothing. Fails with SandboxDied, or with
-RestoredNotServing when a probe did not answer in its time; the snapshot is still good then. A container that has ended
+Needs the sandbox that create or restore has brought up, and its watch. In each container that was restored postResume
+runs before the probe. At the end, what restore has put back into the volumes counts. Makes nothing. Fails with
+SandboxDied, HookFailed, or with RestoredNotServing when a probe did not answer in its time; the snapshot is still good
+then. A container that has ended
 is told of by the watch before this ends, so that the machine judges it on the way up, where a snapshot is gone back to.
 Only `exec` probes are made here; the others are refused at admission.
 """
@@ -16,6 +18,8 @@ import anyio
 from actors.assignment import ExecAction
 from actors.concurrency import together
 from actors.runsc.answers import Status
+from actors.steps.hooks import after_restore
+from actors.steps.volumes import confirm_volumes
 from statemachine.events import ContainersVerified
 from statemachine.problem import Problem, ProblemError, Step
 from statemachine.reasons import Reason
@@ -37,6 +41,7 @@ async def verify_containers(stage: Stage) -> ContainersVerified:
     sandbox = stage.live_sandbox(Step.VERIFY)
     containers = [each for each in stage.assignment.containers if each.name not in stage.exited]
     await together(*(partial(_verify_one, stage, sandbox, each) for each in containers))
+    await confirm_volumes(stage, Step.VERIFY)
     return ContainersVerified()
 
 
@@ -53,6 +58,7 @@ async def _verify_one(stage: Stage, sandbox: Sandbox, container: Container) -> N
         return
     if state.status is not Status.RUNNING:
         raise ProblemError(_not_serving(container.name, f"runsc says that it is {state.status}"))
+    await after_restore(stage, sandbox, container.name)
     if container.wakeup_probe is not None:
         user = stage.shapes[container.name].user
         await _probe(sandbox, container.name, container.wakeup_probe, f"{user.uid}:{user.gid}")

@@ -22,7 +22,8 @@ EMPTY_HANDED: Final = (RESTING | FINAL) - {State.RUNNING}
 def nothing_is_left(world: World, _record: Record) -> Iterator[Finding]:
     """Of an actor that is Suspended, Failed or Terminated there is no process, activation directory or runsc record.
 
-    Nor is there an activation that belongs to no actor, an unproven snapshot, or a lock of somebody who has ended.
+    Nor is there an activation that belongs to no actor, an unproven snapshot, a lock of somebody who has ended, or a
+    command that one who has ended left in the sandbox of a Running one.
     """
     states = {each.uid: each.state for each in actors_in(world)}
     for activation in activations_in(world):
@@ -33,6 +34,8 @@ def nothing_is_left(world: World, _record: Record) -> Iterator[Finding]:
         if state is None or state in EMPTY_HANDED:
             whose = f"actor {owner}, which is {state}" if owner is not None else "nobody"
             yield activation.name, f"{_parts(activation)} left of {whose}"
+        elif state is State.RUNNING:
+            yield from ((activation.name, what) for what in _strangers(world, activation))
     for uid, state in states.items():
         for snapshot in snapshots_of(world, uid) if state in RESTING | FINAL else ():
             if snapshot.manifest is None and snapshot.fault is None:
@@ -40,6 +43,17 @@ def nothing_is_left(world: World, _record: Record) -> Iterator[Finding]:
     for lock in world.disk.locks.held:
         if isinstance(lock.owner, Incarnation) and not lock.owner.lives:
             yield lock.node.name, f"is locked by life {lock.owner.number} of the supervisor, which has ended"
+
+
+def _strangers(world: World, activation: Activation) -> Iterator[str]:
+    """Commands of a supervisor that has ended, which nobody waits for."""
+    record = activation.record
+    if record is None or not world.worker.lives:
+        return
+    ours = {record.sandbox, *record.gofers.values()}
+    for process in activation.processes:
+        if process.identity not in ours and process.parent != world.worker.pid:
+            yield f"process {process.pid} ({' '.join(process.arguments)}) belongs to nobody"
 
 
 def one_sandbox(world: World, _record: Record) -> Iterator[Finding]:

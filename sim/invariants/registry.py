@@ -9,9 +9,11 @@ import attrs
 
 from sim.invariants.deadlines import deadlines_are_kept
 from sim.invariants.exit_codes import exit_codes_are_right
+from sim.invariants.freezes import freezes_are_paired
 from sim.invariants.gpus import gpus_are_exact, gpus_have_one_holder
 from sim.invariants.journals import journals_replay
 from sim.invariants.leftovers import nothing_is_left, one_sandbox
+from sim.invariants.never_lost import nobody_is_lost
 from sim.invariants.snapshots import last_good_is_kept, snapshots_are_whole
 from sim.invariants.state_files import state_files_parse
 from sim.invariants.truth import frozen_is_not_running, status_tells_the_truth, what_was_told_is_kept
@@ -35,6 +37,8 @@ INVARIANTS: Final[Mapping[str, Checker]] = MappingProxyType(
         "DeadlinesKept": deadlines_are_kept,
         "SnapshotsAreWhole": snapshots_are_whole,
         "LastGoodIsKept": last_good_is_kept,
+        "FreezesArePaired": freezes_are_paired,
+        "NobodyIsLost": nobody_is_lost,
         "JournalsReplay": journals_replay,
         "ExitCodesAreRight": exit_codes_are_right,
         "GpusAreExact": gpus_are_exact,

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 from blake3 import blake3
 
 from actors.codec import epoch_s
-from actors.manifest import CHECKPOINT_FILES
 from actors.snapshots import uri_of
 from sim.invariants.evidence import actors_in, bytes_at, snapshots_of
 
@@ -24,7 +23,7 @@ def snapshots_are_whole(world: World, _record: Record) -> Iterator[Finding]:
     """Where a manifest is, every file is what it says, and nothing is missing that runsc needs."""
     for each in actors_in(world):
         for snapshot in snapshots_of(world, each.uid):
-            for what in _faults(world, snapshot):
+            for what in faults_of(world, snapshot):
                 yield str(snapshot.directory), what
 
 
@@ -35,7 +34,7 @@ def last_good_is_kept(world: World, record: Record) -> Iterator[Finding]:
         whole = {
             uri_of(snapshot.directory): epoch_s(snapshot.manifest.created_at)
             for snapshot in snapshots_of(world, each.uid)
-            if snapshot.manifest is not None and not any(_faults(world, snapshot))
+            if snapshot.manifest is not None and not any(faults_of(world, snapshot))
         }
         if each.uid in proven and not whole:
             yield each.uid, "a snapshot was proven, and there is none any more"
@@ -61,7 +60,7 @@ def _proven(line: dict[str, Any]) -> Any:
     return event.get("snapshot") if event.get("type") == "SnapshotProven" else None
 
 
-def _faults(world: World, snapshot: SnapshotOnDisk) -> Iterator[str]:
+def faults_of(world: World, snapshot: SnapshotOnDisk) -> Iterator[str]:
     """What is wrong with a snapshot that can be seen."""
     if snapshot.fault is not None:
         yield snapshot.fault
@@ -72,7 +71,7 @@ def _faults(world: World, snapshot: SnapshotOnDisk) -> Iterator[str]:
         yield f"its manifest is that of {manifest.id}"
     yield from (
         f"its manifest names no {name}"
-        for name in CHECKPOINT_FILES
+        for name in manifest.demanded
         if name not in {file.name for file in manifest.files}
     )
     for file in manifest.files:

@@ -8,18 +8,16 @@ unwinds and cannot wait for anything.
 from __future__ import annotations
 
 import contextlib
-import errno
 import math
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
-import anyio
 import attrs
 import trio
 
-from actors.ports import DeadlineExceededError, TooLargeError
-from sim.faults import BROKEN, DEADLINE, END_OF_STREAM, TOO_LARGE, Fail, Halfway, Hang, Kill, Lie, Slow
+from sim.faults import DEADLINE, STORE, Cut, Fail, Halfway, Hang, Kill, Lie, Slow
 from sim.lies import Untruth, lie_about
-from sim.world.errors import kernel_error
+from sim.world.cutting import Cuts
+from sim.world.errors import error_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -27,6 +25,8 @@ if TYPE_CHECKING:
 
     from sim.planting import Plan, Planted
     from sim.world.files import SimFiles
+    from sim.world.processes import SimProcesses
+    from sim.world.stores import SimStores
 
 _Result = TypeVar("_Result")
 
@@ -36,18 +36,20 @@ CHANGING: Final = frozenset(
         ("files", "append_durably"),
         ("files", "lock"),
         ("files", "make_directory"),
-        ("files", "make_directory_for_boot"),
         ("files", "make_links"),
+        ("files", "make_tree"),
+        ("files", "make_volume"),
         ("files", "remove_file"),
         ("files", "remove_tree"),
         ("files", "rename"),
         ("files", "replace"),
-        ("files", "replace_executable"),
         ("files", "replace_for_boot"),
-        ("files", "replace_readable"),
         ("files", "sync_tree"),
         ("files", "truncate"),
         ("files", "unlock"),
+        ("files", "unmount_below"),
+        ("files", "unpack_archive"),
+        ("files", "write_archive"),
         ("gpus", "monitor"),
         ("net", "close"),
         ("net", "connect_unix"),
@@ -56,9 +58,14 @@ CHANGING: Final = frozenset(
         ("processes", "adopt"),
         ("processes", "close"),
         ("processes", "kill_and_wait"),
+        ("processes", "reclaim"),
         ("processes", "run"),
         ("processes", "signal"),
         ("processes", "spawn"),
+        ("stores", "get_into"),
+        ("stores", "put"),
+        ("stores", "put_part_of"),
+        ("stores", "remove"),
     }
 )
 """The calls after which the world may be another: where a crash makes a difference."""
@@ -115,12 +122,14 @@ class Ledger:
         count: how many there were.
         now_s: virtual seconds.
         overrun: raised when there were too many; whoever unwinds may have replaced it by something else.
+        observe: is told of each before it begins, when everything before it has its effect.
     """
 
     def __init__(self, *, calls_max: int, now_s: Callable[[], float], keeps: bool = True) -> None:
         self.calls: list[Call] = []
         self.count = 0
         self.overrun: RunawayError | None = None
+        self.observe: Callable[[Call], None] | None = None
         self._calls_max = calls_max
         self.now_s = now_s
         self._keeps = keeps
@@ -140,6 +149,8 @@ class Ledger:
         call = Call(self.count, incarnation, self.now_s(), port, method, argument)
         if self._keeps:
             self.calls.append(call)
+        if self.observe is not None:
+            self.observe(call)
         return call
 
 
@@ -159,8 +170,7 @@ class Gate:
         self._plan = plan
         self._kill = kill
         self._under_way: dict[trio.CancelScope, None] = {}
-        self._halfway: dict[trio.lowlevel.Task, Halfway] = {}
-        self._files: SimFiles | None = None
+        self._cuts: Cuts | None = None
         self.is_closed = False
 
     def close(self) -> None:
@@ -262,7 +272,7 @@ class Gate:
                 await trio.lowlevel.checkpoint()
                 raise error_of(error)
             case Slow(seconds):
-                await self._wait(name, trio.sleep, seconds)
+                await self._slow(name, seconds, options.get("deadline_s"))
                 return await act(*args, **options)
             case Hang(for_s):
                 await self._hang(planted, name, for_s, options.get("deadline_s"))
@@ -276,11 +286,12 @@ class Gate:
                         await act(*args, **options)
                 self._kill()
                 raise FencedError
-            case Halfway() as halfway:
-                return await self._cut(halfway, act, *args, **options)
+            case Halfway() | Cut():
+                return await self._cut(planted, name, act, *args, **options)
 
     async def _lie(self, lie: Untruth, act: Callable[..., Awaitable[Any]], /, *args: Any, **options: Any) -> Any:
         if lie.answer is None:
+            args, options = lie.given(args, options)
             return lie.twist(await act(*args, **options))
         await trio.lowlevel.checkpoint()
         return lie.answer(*args)
@@ -302,6 +313,13 @@ class Gate:
             raise FencedError
         return scope.cancelled_caught
 
+    async def _slow(self, name: tuple[str, str], seconds: float, deadline_s: float | None) -> None:
+        """Wait; a store's call ends at its deadline."""
+        limit_s = deadline_s if name[0] == "stores" and deadline_s is not None else math.inf
+        await self._wait(name, trio.sleep, min(seconds, limit_s))
+        if seconds >= limit_s:
+            raise error_of(STORE)
+
     async def _hang(
         self, planted: Planted, name: tuple[str, str], for_s: float | None, deadline_s: float | None
     ) -> None:
@@ -309,60 +327,34 @@ class Gate:
 
         Raises:
             DeadlineExceededError: it is a command, which is ended at its deadline.
+            StoreError: it is a call of a store, as above.
         """
         bounds_s = (math.inf if for_s is None else for_s), (math.inf if deadline_s is None else deadline_s)
         was_in_vain = await self._wait(name, planted.released.wait, limit_s=min(bounds_s))
         if was_in_vain and bounds_s[1] <= bounds_s[0]:
-            raise DeadlineExceededError
+            raise error_of(STORE if name[0] == "stores" else DEADLINE)
 
-    # ---- between the parts of a call that changes files
+    # ---- in the middle
 
-    def cut_with(self, files: SimFiles) -> None:
-        """These are the life's files; they say when a part of a call is done."""
-        self._files = files
+    def cut_with(self, files: SimFiles, stores: SimStores, processes: SimProcesses) -> None:
+        """These are the life's; they say when a part of a call is done."""
+        self._cuts = Cuts(files, stores, processes, self._kill)
         files.once_dead = die_at_once
 
     async def _cut(
-        self, halfway: Halfway, act: Callable[..., Awaitable[_Result]], /, *args: Any, **options: Any
+        self,
+        planted: Planted,
+        name: tuple[str, str],
+        act: Callable[..., Awaitable[_Result]],
+        /,
+        *args: Any,
+        **options: Any,
     ) -> _Result:
-        if self._files is None:
-            raise ValueError("there are no files that could be cut")
-        task = trio.lowlevel.current_task()
-        self._halfway[task] = halfway
-        self._files.at = self._between
-        try:
-            return await act(*args, **options)
-        finally:
-            self._halfway.pop(task, None)
-            if not self._halfway:
-                self._files.at = None
-
-    async def _between(self, point: str) -> None:
-        task = trio.lowlevel.current_task()
-        halfway = self._halfway.get(task)
-        if halfway is None or point.partition(": ")[2] != halfway.at:
-            return
-        del self._halfway[task]
-        if halfway.error is not None:
-            raise error_of(halfway.error)
-        self._kill()
+        if self._cuts is None:
+            raise ValueError(f"a call of {name[0]} has no parts that could be cut")
+        return await self._cuts.cut(planted, name[0], act, *args, **options)
 
 
 async def die_at_once() -> NoReturn:
     """What a call of the dead does that has not to be woken up first."""
     raise FencedError
-
-
-def error_of(name: str) -> Exception:
-    """The error of a name in a plan."""
-    match name:
-        case _ if name == DEADLINE:
-            return DeadlineExceededError()
-        case _ if name == TOO_LARGE:
-            return TooLargeError(errno.EFBIG, "larger than it may be")
-        case _ if name == END_OF_STREAM:
-            return anyio.EndOfStream()
-        case _ if name == BROKEN:
-            return anyio.BrokenResourceError()
-        case _:
-            return kernel_error(getattr(errno, name))

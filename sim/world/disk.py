@@ -103,6 +103,21 @@ class SimDisk(Tree):
         self._touch(node)
         return count
 
+    def write(self, node: Regular, offset_bytes: int, data: bytes) -> None:
+        """Write at an offset, all or nothing; pwrite(2), over and over.
+
+        Raises:
+            OSError: ENOSPC.
+        """
+        self.check(Operation.WRITE, node)
+        more_bytes = max(0, offset_bytes + len(data) - len(node.content))
+        if more_bytes > node.volume.free_bytes:
+            raise kernel_error(errno.ENOSPC)
+        node.write(offset_bytes, data)
+        if node.parent is not None:
+            node.volume.used_bytes += more_bytes
+        self._touch(node)
+
     def cut(self, node: Regular, size_bytes: int) -> None:
         """Cut a file short; ftruncate(2). One that is no longer stays as it is."""
         self.check(Operation.CUT, node)

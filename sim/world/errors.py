@@ -1,9 +1,14 @@
-"""The kernel's errors, as the simulated world raises them."""
+"""Errors, as the simulated world raises them: the kernel's, and those that a port has besides."""
 
 from __future__ import annotations
 
 import errno
 from typing import Final
+
+import anyio
+
+from actors.ports import DeadlineExceededError, StoreError, TooLargeError
+from sim.faults import BROKEN, DEADLINE, END_OF_STREAM, STORE, TOO_LARGE
 
 # Source: errno(3) and strerror(3) of glibc 2.36. tests/sim/test_errors.py compares them with the machine's.
 _TEXTS: Final = {
@@ -38,3 +43,20 @@ def kernel_error(number: int, name: str | None = None) -> OSError:
     """The error with the kernel's words; Python makes it a FileNotFoundError and so on by its number."""
     text = _TEXTS.get(number) or errno.errorcode[number]
     return OSError(number, text) if name is None else OSError(number, text, name)
+
+
+def error_of(name: str) -> Exception:
+    """The error of a name in a plan."""
+    match name:
+        case _ if name == DEADLINE:
+            return DeadlineExceededError()
+        case _ if name == TOO_LARGE:
+            return TooLargeError(errno.EFBIG, "larger than it may be")
+        case _ if name == END_OF_STREAM:
+            return anyio.EndOfStream()
+        case _ if name == BROKEN:
+            return anyio.BrokenResourceError()
+        case _ if name == STORE:
+            return StoreError(errno.EIO, "the store does not answer")
+        case _:
+            return kernel_error(getattr(errno, name))

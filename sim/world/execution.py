@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import posixpath
+import signal
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
@@ -67,6 +68,21 @@ class Discarded:
         """Drop it."""
 
 
+@attrs.define(eq=False)
+class Scissors:
+    """What ends a command of runsc in the middle.
+
+    Attributes:
+        nth: when it waits for the nth time.
+        waits: how often it has waited.
+        has_cut: whether it was ended so.
+    """
+
+    nth: int
+    waits: int = 0
+    has_cut: bool = False
+
+
 class Execution:
     """Executes what is started on a simulated machine. Made by `open_execution`.
 
@@ -123,8 +139,9 @@ class Execution:
         stdout: OutputHandle,
         stderr: OutputHandle,
         stdin: bytes = b"",
+        scissors: Scissors | None = None,
     ) -> SimProcess:
-        """Start a program in a session of its own, and return its process.
+        """Start a program in a session of its own, and return its process; scissors are for runsc only.
 
         Raises:
             FileNotFoundError: there is no such program.
@@ -135,7 +152,7 @@ class Execution:
         process = self.table.spawn(argv, parent=parent)
         if argv[0] in self.runscs:
             invocation = Invocation(argv=argv[1:], stdin=stdin, stdout=stdout, stderr=stderr)
-            RunscCommand(self, process, self._settings_of(argv[0]), invocation).go_on()
+            RunscCommand(self, process, self._settings_of(argv[0]), invocation, scissors).go_on()
         elif self.gpus is not None and self.gpus.offers(argv[0]):
             tool = CtkCommand(self.table, process, self.gpus, env)
             self._tasks.start_soon(tool.run, argv[1:], stdout, stderr)
@@ -206,10 +223,16 @@ class RunscCommand:
         process: its process.
         settings: which runsc it is.
         invocation: how it was called.
+        scissors: what ends it in the middle.
     """
 
     def __init__(
-        self, execution: Execution, process: SimProcess, settings: RunscSettings, invocation: Invocation
+        self,
+        execution: Execution,
+        process: SimProcess,
+        settings: RunscSettings,
+        invocation: Invocation,
+        scissors: Scissors | None = None,
     ) -> None:
         self._execution = execution
         self._process = process
@@ -219,6 +242,7 @@ class RunscCommand:
         self._is_going_on = False
         self._answer: Answer | None = None
         self._wanted = ""
+        self._scissors = scissors
         # What it waits for.
         self._appointment: Appointment | None = None
         self._question: tuple[SimSandbox, int] | None = None
@@ -232,10 +256,20 @@ class RunscCommand:
             while self._fulfil(wish):
                 result, self._answer = self._answer, None
                 wish = self._steps.send(result)
+            self._cut()
         except StopIteration as end:
             self._complete(end.value)
         finally:
             self._is_going_on = False
+
+    def _cut(self) -> None:
+        """It waits now; see whether that is where it is to end."""
+        if self._scissors is None:
+            return
+        self._scissors.waits += 1
+        if self._scissors.waits == self._scissors.nth:
+            self._scissors.has_cut = True
+            self._execution.agenda.soon(partial(self._execution.table.signal, self._process, signal.SIGKILL))
 
     def _fulfil(self, wish: Wish) -> bool:
         """Whether it can go on at once; where it cannot, it will when its time has come."""

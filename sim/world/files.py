@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, TypeAlias, TypeVar, TypeVarTuple
 import anyio
 from anyio import lowlevel
 
-from sim.world import linking, reading, walking, writing
+from sim.world import archiving, linking, new_trees, reading, walking, writing
 from sim.world.beneath import SimBeneath
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
     from pathlib import Path
 
-    from actors.ports import FileLock, FileStat
+    from actors.ports import Archived, FileDigests, FileLock, FileStat, NewDirectory
     from sim.world.disk import SimDisk
 
 _Rest = TypeVarTuple("_Rest")
@@ -84,14 +84,6 @@ class SimFiles:
         """Replace atomically; nothing is synced."""
         await self._change("replace_for_boot", writing.replace_for_boot(self._beneath, path, data), path)
 
-    async def replace_executable(self, path: Path, data: bytes) -> None:
-        """Replace atomically, for this boot, a program: it and its directory (made when absent) get 0755."""
-        await self._change("replace_executable", writing.replace_executable(self._beneath, path, data), path)
-
-    async def replace_readable(self, path: Path, data: bytes) -> None:
-        """Replace atomically, for this boot, a file that everybody may read, in a directory (made when absent) 0755."""
-        await self._change("replace_readable", writing.replace_readable(self._beneath, path, data), path)
-
     async def make_links(self, path: Path, links: Mapping[str, str]) -> None:
         """Make a directory 0755 of symlinks, from name to target, as a whole; one with just these is left as it is.
 
@@ -99,6 +91,14 @@ class SimFiles:
             OSError: ENOTEMPTY or ENOTDIR when something else stands there, EINVAL for what can be no link.
         """
         await self._change("make_links", linking.make_links(self._beneath, path, links), path)
+
+    async def make_tree(self, path: Path, tree: NewDirectory) -> None:
+        """Make a directory with all that is in it, as a whole; nothing is synced.
+
+        Raises:
+            OSError: ENOTEMPTY or ENOTDIR when something stands there that is no empty directory.
+        """
+        await self._change("make_tree", new_trees.make_tree(self._beneath, path, tree), path)
 
     async def append(self, path: Path, data: bytes) -> None:
         """Append in one write, all or nothing; not yet durable."""
@@ -116,10 +116,6 @@ class SimFiles:
         """Make a directory 0700, with its parents, durably; one that exists is left as it is."""
         await self._change("make_directory", self._beneath.make_directory(path), path)
 
-    async def make_directory_for_boot(self, path: Path) -> None:
-        """Make a directory 0700, with its parents; nothing is synced, and one that exists is left as it is."""
-        await self._change("make_directory_for_boot", self._beneath.make_directory_for_boot(path), path)
-
     async def list_directory(self, path: Path) -> tuple[str, ...]:
         """Names in a directory, sorted.
 
@@ -127,6 +123,14 @@ class SimFiles:
             OSError: ENOENT, ENOTDIR; EOVERFLOW for more than 100,000 names.
         """
         return await self._look(reading.list_directory, path)
+
+    async def find_in(self, root: Path, path: str) -> Path:
+        """Where a process whose root directory is `root` finds a path; it need not be there.
+
+        Raises:
+            OSError: ELOOP after too many links; what is on the way cannot be looked at.
+        """
+        return await self._look(reading.find_below, root, path)
 
     async def stat(self, path: Path) -> FileStat | None:
         """What stands there, following symlinks; None when nothing does."""
@@ -136,9 +140,13 @@ class SimFiles:
         """What stands there, not following a last symlink; None when nothing does."""
         return await self._look(partial(reading.look_at, follow=False), path)
 
-    async def read_link(self, path: Path) -> str | None:
-        """Where the symlink that stands there leads, as it says; None when none does."""
-        return await self._look(reading.read_link, path)
+    async def stat_each(self, paths: Sequence[Path]) -> tuple[FileStat | None, ...]:
+        """What stands at each, following symlinks; None where nothing does."""
+        return await self._look_at_each(paths, follow=True)
+
+    async def lstat_each(self, paths: Sequence[Path]) -> tuple[FileStat | None, ...]:
+        """What stands at each, not following a last symlink; None where nothing does."""
+        return await self._look_at_each(paths, follow=False)
 
     async def rename(self, source: Path, target: Path) -> None:
         """Rename within one file system and fsync the target's directory."""
@@ -156,6 +164,37 @@ class SimFiles:
         """
         await self._change("remove_tree", walking.remove_tree(self._beneath, path), path)
 
+    async def unmount_below(self, path: Path) -> None:
+        """Unmount whatever is mounted below a directory; nothing is as well. What was in it is not touched."""
+        await self._change("unmount_below", walking.unmount_below(self._beneath, path), path)
+
+    async def make_volume(self, path: Path) -> None:
+        """Make a directory 0777, its parents 0700, durably; one that exists is left as it is."""
+        await self._change("make_volume", archiving.make_volume(self._beneath, path), path)
+
+    async def measure_volumes(self, source: Path, volumes: Sequence[str]) -> int:
+        """About how many bytes an archive of these directories would take; those that are not there take none."""
+        return await self._look(archiving.measure_volumes, source, volumes)
+
+    async def write_archive(self, path: Path, source: Path, volumes: Sequence[str]) -> Archived:
+        """Write directories of a source into a new file; not yet durable.
+
+        Raises:
+            OSError: FileExistsError, ENOSPC, …; ENOTDIR for a volume that is no directory.
+        """
+        parts = archiving.write_archive(self._beneath, path, source, volumes)
+        return await self._change("write_archive", parts, path, source)
+
+    async def unpack_archive(self, path: Path, target: Path, volumes: Sequence[str]) -> None:
+        """Make a new directory 0700 of what an archive holds; not yet durable.
+
+        Raises:
+            DamagedArchiveError: it is no archive of these volumes.
+            OSError: FileExistsError, ENOSPC, …
+        """
+        parts = archiving.unpack_archive(self._beneath, path, target, volumes)
+        await self._change("unpack_archive", parts, path, target)
+
     async def sync_tree(self, path: Path) -> None:
         """Fsync every regular file and directory of a tree, the top last."""
         await self._change("sync_tree", walking.sync_tree(self._beneath, path), path)
@@ -163,6 +202,10 @@ class SimFiles:
     async def digest(self, path: Path) -> str:
         """BLAKE3 of a regular file's content, 64 hex digits."""
         return await self._look(reading.digest, path)
+
+    async def digest_parts(self, path: Path, *, part_bytes: int) -> FileDigests:
+        """BLAKE3 of a regular file's content and of its parts, each of this size but the last, in one reading."""
+        return await self._look(reading.digest_parts, path, part_bytes)
 
     async def sha256(self, path: Path) -> str:
         """SHA-256 of a regular file's content, 64 hex digits."""
@@ -186,21 +229,28 @@ class SimFiles:
         path: Path,
         *args: *_Rest,
     ) -> _Result:
-        if not self._is_fenced:
-            await self._one_turn()
-        if self._is_fenced:
-            await self.once_dead()
+        await self._come_to_turn()
+        return self._looked(call, path, *args)
+
+    def _looked(self, call: Callable[[SimDisk, Path, *_Rest], _Result], path: Path, *args: *_Rest) -> _Result:
         try:
             return call(self._disk, path, *args)
         except OSError as error:
             _name(error, (path,))
             raise
 
-    async def _change(self, operation: str, parts: Generator[str, None, _Result], *paths: Path) -> _Result:
+    async def _come_to_turn(self) -> None:
         if not self._is_fenced:
             await self._one_turn()
         if self._is_fenced:
             await self.once_dead()
+
+    async def _look_at_each(self, paths: Sequence[Path], *, follow: bool) -> tuple[FileStat | None, ...]:
+        await self._come_to_turn()
+        return tuple(self._looked(partial(reading.look_at, follow=follow), path) for path in paths)
+
+    async def _change(self, operation: str, parts: Generator[str, None, _Result], *paths: Path) -> _Result:
+        await self._come_to_turn()
         failure: OSError | None = None
         try:
             while True:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from actors.ports import FileLock, Files, FileStat
+    from actors.ports import Archived, FileDigests, FileLock, Files, FileStat, NewDirectory
     from sim.world.calls import Gate
 
 
@@ -43,17 +43,13 @@ class GatedFiles:
         """Replace atomically, for this boot."""
         await self._gate.cross("files", "replace_for_boot", str(path), self._inner.replace_for_boot, path, data)
 
-    async def replace_executable(self, path: Path, data: bytes) -> None:
-        """Replace a program."""
-        await self._gate.cross("files", "replace_executable", str(path), self._inner.replace_executable, path, data)
-
-    async def replace_readable(self, path: Path, data: bytes) -> None:
-        """Replace a file for everybody to read."""
-        await self._gate.cross("files", "replace_readable", str(path), self._inner.replace_readable, path, data)
-
     async def make_links(self, path: Path, links: Mapping[str, str]) -> None:
         """Make a directory of symlinks."""
         await self._gate.cross("files", "make_links", str(path), self._inner.make_links, path, links)
+
+    async def make_tree(self, path: Path, tree: NewDirectory) -> None:
+        """Make a directory with all that is in it."""
+        await self._gate.cross("files", "make_tree", str(path), self._inner.make_tree, path, tree)
 
     async def append(self, path: Path, data: bytes) -> None:
         """Append in one write."""
@@ -71,14 +67,13 @@ class GatedFiles:
         """Make a directory with its parents."""
         await self._gate.cross("files", "make_directory", str(path), self._inner.make_directory, path)
 
-    async def make_directory_for_boot(self, path: Path) -> None:
-        """Make a directory with its parents, for this boot."""
-        make = self._inner.make_directory_for_boot
-        await self._gate.cross("files", "make_directory_for_boot", str(path), make, path)
-
     async def list_directory(self, path: Path) -> tuple[str, ...]:
         """Names in a directory."""
         return await self._gate.cross("files", "list_directory", str(path), self._inner.list_directory, path)
+
+    async def find_in(self, root: Path, path: str) -> Path:
+        """Where a path leads below another root."""
+        return await self._gate.cross("files", "find_in", f"{root}{path}", self._inner.find_in, root, path)
 
     async def stat(self, path: Path) -> FileStat | None:
         """What stands there, following symlinks."""
@@ -88,9 +83,13 @@ class GatedFiles:
         """What stands there, not following a last symlink."""
         return await self._gate.cross("files", "lstat", str(path), self._inner.lstat, path)
 
-    async def read_link(self, path: Path) -> str | None:
-        """Where a symlink leads."""
-        return await self._gate.cross("files", "read_link", str(path), self._inner.read_link, path)
+    async def stat_each(self, paths: Sequence[Path]) -> tuple[FileStat | None, ...]:
+        """What stands at each, following symlinks."""
+        return await self._gate.cross("files", "stat_each", " ".join(map(str, paths)), self._inner.stat_each, paths)
+
+    async def lstat_each(self, paths: Sequence[Path]) -> tuple[FileStat | None, ...]:
+        """What stands at each, not following a last symlink."""
+        return await self._gate.cross("files", "lstat_each", " ".join(map(str, paths)), self._inner.lstat_each, paths)
 
     async def rename(self, source: Path, target: Path) -> None:
         """Rename."""
@@ -104,6 +103,29 @@ class GatedFiles:
         """Remove a tree."""
         await self._gate.cross("files", "remove_tree", str(path), self._inner.remove_tree, path)
 
+    async def unmount_below(self, path: Path) -> None:
+        """Unmount what is mounted below a directory."""
+        await self._gate.cross("files", "unmount_below", str(path), self._inner.unmount_below, path)
+
+    async def make_volume(self, path: Path) -> None:
+        """Make a directory that is open to all."""
+        await self._gate.cross("files", "make_volume", str(path), self._inner.make_volume, path)
+
+    async def measure_volumes(self, source: Path, volumes: Sequence[str]) -> int:
+        """How much an archive would take."""
+        measure = self._inner.measure_volumes
+        return await self._gate.cross("files", "measure_volumes", str(source), measure, source, volumes)
+
+    async def write_archive(self, path: Path, source: Path, volumes: Sequence[str]) -> Archived:
+        """Write directories into an archive."""
+        write = self._inner.write_archive
+        return await self._gate.cross("files", "write_archive", str(path), write, path, source, volumes)
+
+    async def unpack_archive(self, path: Path, target: Path, volumes: Sequence[str]) -> None:
+        """Make a directory of what an archive holds."""
+        unpack = self._inner.unpack_archive
+        await self._gate.cross("files", "unpack_archive", str(target), unpack, path, target, volumes)
+
     async def sync_tree(self, path: Path) -> None:
         """Sync a tree."""
         await self._gate.cross("files", "sync_tree", str(path), self._inner.sync_tree, path)
@@ -111,6 +133,11 @@ class GatedFiles:
     async def digest(self, path: Path) -> str:
         """BLAKE3 of a file."""
         return await self._gate.cross("files", "digest", str(path), self._inner.digest, path)
+
+    async def digest_parts(self, path: Path, *, part_bytes: int) -> FileDigests:
+        """BLAKE3 of a file and of its parts."""
+        digest_parts = self._inner.digest_parts
+        return await self._gate.cross("files", "digest_parts", str(path), digest_parts, path, part_bytes=part_bytes)
 
     async def sha256(self, path: Path) -> str:
         """SHA-256 of a file."""

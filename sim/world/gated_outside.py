@@ -158,6 +158,10 @@ class GatedWall:
         """The architecture."""
         return self._gate.cross_now("wall", "machine", "", self._inner.machine)
 
+    def cpu_features(self) -> tuple[str, ...] | None:
+        """What the processor can do."""
+        return self._gate.cross_now("wall", "cpu_features", "", self._inner.cpu_features)
+
     def fresh_id(self) -> str:
         """16 random hex digits, never twice."""
         return self._gate.cross_now("wall", "fresh_id", "", self._inner.fresh_id)

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from actors.ports import Child, Exit, Finished, Processes, ProcessIdentity
+    from actors.ports import Child, Exit, Finished, OpenFile, Processes, ProcessIdentity
     from sim.world.calls import Gate
 
 
@@ -61,6 +61,12 @@ class GatedProcesses:
         child = await self._gate.cross("processes", "adopt", str(pid), self._inner.adopt, pid)
         return GatedChild(self._gate, child)
 
+    async def reclaim(self, identity: ProcessIdentity) -> Child:
+        """Own exactly this process again."""
+        name = str(identity.pid)
+        child = await self._gate.cross("processes", "reclaim", name, self._inner.reclaim, identity)
+        return GatedChild(self._gate, child)
+
     async def find(self, *, argument: str) -> tuple[ProcessIdentity, ...]:
         """The processes with this argument."""
         return await self._gate.cross("processes", "find", argument, self._inner.find, argument=argument)
@@ -77,6 +83,10 @@ class GatedProcesses:
         """Whether exactly this process has captured output open."""
         name = str(identity.pid)
         return await self._gate.cross("processes", "holds_output", name, self._inner.holds_output, identity)
+
+    async def open_files(self, identity: ProcessIdentity) -> tuple[OpenFile, ...]:
+        """What exactly this process has open."""
+        return await self._gate.cross("processes", "open_files", str(identity.pid), self._inner.open_files, identity)
 
     async def kill_and_wait(self, identity: ProcessIdentity, *, deadline_s: float) -> None:
         """SIGKILL exactly this process and wait until it is gone."""

@@ -10,16 +10,19 @@ import trio
 
 from actors.ports import Peer, Ports
 from sim.hearing import SPEAKING, Speaker
+from sim.world.beneath import SimBeneath
 from sim.world.calls import FencedError, Gate, die_at_once
 from sim.world.files import SimFiles
 from sim.world.gated_files import GatedFiles
 from sim.world.gated_gpus import GatedGpus
 from sim.world.gated_outside import GatedNet, GatedSignals, GatedWall, GatedWatch
 from sim.world.gated_processes import GatedProcesses
+from sim.world.gated_stores import GatedStores
 from sim.world.gpu_monitor import SimGpus
 from sim.world.net import SimNet
 from sim.world.processes import SimProcesses
 from sim.world.signals import SimSignals
+from sim.world.stores import SimStores
 from sim.world.watch import SimWatch
 from supervisor.running import run_worker
 
@@ -61,7 +64,10 @@ class Incarnation:
         )
         self._net = SimNet(world.sockets, peer=Peer(pid=self.pid, uid=0, gid=0))
         self._signals = SimSignals()
-        self._gate.cut_with(self._files)
+        self._stores = SimStores(
+            world.objects, SimBeneath(world.disk, _roots(settings)), let_others_run=world.turns.let_others_run
+        )
+        self._gate.cut_with(self._files, self._stores, self.processes)
         self.processes.once_dead = self._net.once_dead = die_at_once
         self.ports = Ports(
             processes=GatedProcesses(self._gate, self.processes),
@@ -71,6 +77,7 @@ class Incarnation:
             signals=GatedSignals(self._gate, self._signals),
             wall=GatedWall(self._gate, world.wall),
             gpus=GatedGpus(self._gate, SimGpus(world.gpus, world.table, parent=self.pid)),
+            stores=GatedStores(self._gate, self._stores),
         )
 
     @property

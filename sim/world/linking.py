@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import errno
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from sim.world.beneath import DIRECTORY_MODE
 from sim.world.errors import kernel_error
 from sim.world.nodes import Directory, Symlink
-from sim.world.writing import OPEN_DIRECTORY_MODE, temporary_name
+from sim.world.writing import temporary_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
     from sim.world.beneath import SimBeneath, Steps
     from sim.world.disk import SimDisk
+
+OPEN_DIRECTORY_MODE: Final = 0o755
 
 
 def make_links(beneath: SimBeneath, path: Path, links: Mapping[str, str]) -> Steps:

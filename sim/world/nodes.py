@@ -64,12 +64,13 @@ class Node:
 
 @attrs.define(eq=False, kw_only=True)
 class Regular(Node):
-    """A regular file. It is only ever appended to and cut, so what the platter may hold are beginnings of it.
+    """A regular file. What the platter may hold are beginnings of it, and of what it was before changes in place.
 
     Attributes:
         content: what everybody reads.
         synced_bytes: the shortest beginning of `content` that the platter may hold, as far as it knows of the last cut.
-        before_cuts: for every cut that was not synced, what the file was before it and the shortest beginning of that.
+        before_cuts: for every cut or change in place that was not synced, what the file was before it and the shortest
+            beginning of that.
     """
 
     content: bytearray = attrs.field(factory=bytearray)
@@ -91,6 +92,14 @@ class Regular(Node):
         self.before_cuts.append((bytes(self.content), self.synced_bytes))
         del self.content[size_bytes:]
         self.synced_bytes = size_bytes
+
+    def write(self, offset_bytes: int, data: bytes) -> None:
+        """Write at an offset; a hole before it is read as zeros. Not yet synced."""
+        if offset_bytes < len(self.content):
+            self.before_cuts.append((bytes(self.content), self.synced_bytes))
+            self.synced_bytes = min(self.synced_bytes, offset_bytes)
+        self.content += bytes(max(0, offset_bytes - len(self.content)))
+        self.content[offset_bytes : offset_bytes + len(data)] = data
 
     def sync(self) -> None:
         """Bring the content to the platter."""

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
-from actors.ports import AppendTo, DeadlineExceededError, Exit, Finished, Output, ProcessIdentity
-from sim.world.execution import Captured, Discarded
+from actors.ports import AppendTo, DeadlineExceededError, Exit, Finished, OpenFile, Output, ProcessIdentity
+from sim.world.execution import Captured, Discarded, Scissors
 from sim.world.process_table import INIT_PID
 from supervisor.owned import Owned
 
@@ -83,6 +83,20 @@ class SimChild(Owned):
         self._execution.table.reap(self._process)
 
 
+class SimStranger(SimChild):
+    """A process that is owned by one life of the supervisor and the child of somebody else, who reaps it."""
+
+    def __init__(self, owner: SimProcesses, execution: Execution, process: SimProcess) -> None:
+        super().__init__(owner, execution, process)
+        process.is_owned = False  # its parent waits for it as for any other
+
+    def _collect(self) -> None:
+        """That it has ended is all that there is to see."""
+        if not self._is_given_up:
+            self._exit = Exit(code=None)
+            self.settle()
+
+
 class SimProcesses:
     """The simulated `Processes` of one life of the supervisor, which is a process and a subreaper itself.
 
@@ -108,6 +122,8 @@ class SimProcesses:
         self._one_turn = let_others_run
         self._is_fenced = False
         self.children: dict[SimChild, None] = {}
+        # What ends the command of a call in the middle, by the task that calls.
+        self.scissors: dict[trio.lowlevel.Task, Scissors] = {}
         # What a call of the dead does instead of returning.
         self.once_dead: Callable[[], Awaitable[object]] = trio.sleep_forever
         self.process = execution.table.spawn(argv, parent=parent, is_subreaper=True)
@@ -207,6 +223,23 @@ class SimProcesses:
             raise OSError(errno.EBUSY, "it is owned already")
         return SimChild(self, self._execution, process)
 
+    async def reclaim(self, identity: ProcessIdentity) -> Child:
+        """Own exactly this process again, whosever child it is by now.
+
+        Raises:
+            ProcessLookupError: it has ended.
+            OSError: EBUSY, it is owned already.
+        """
+        await self._let_others_run()
+        process = self._execution.table.exactly(identity)
+        if process is None or not process.is_running:
+            raise ProcessLookupError(errno.ESRCH, f"process {identity.pid} has ended")
+        if any(child.identity == identity for child in self.children):
+            raise OSError(errno.EBUSY, "it is owned already")
+        if process.parent == self.process.pid:
+            return SimChild(self, self._execution, process)
+        return SimStranger(self, self._execution, process)
+
     async def find(self, *, argument: str) -> tuple[ProcessIdentity, ...]:
         """The running processes that have this exact string as one argument, by pid."""
         await self._let_others_run()
@@ -238,6 +271,13 @@ class SimProcesses:
         process = self._execution.table.exactly(identity)
         sandbox = self._execution.sandboxes.get(identity.pid)
         return process is not None and process.is_running and sandbox is not None and sandbox.sentry.is_executing
+
+    async def open_files(self, identity: ProcessIdentity) -> tuple[OpenFile, ...]:
+        """What exactly this process has open: here only a sandbox has anything."""
+        await self._let_others_run()
+        process = self._execution.table.exactly(identity)
+        sandbox = self._execution.sandboxes.get(identity.pid)
+        return () if process is None or not process.is_running or sandbox is None else sandbox.open_files()
 
     async def kill_and_wait(self, identity: ProcessIdentity, *, deadline_s: float) -> None:
         """SIGKILL exactly this process, ours or not, and wait until it is gone (and reaped where it is our child).
@@ -272,7 +312,15 @@ class SimProcesses:
     def _start(
         self, argv: Sequence[str], env: Mapping[str, str], out: OutputHandle, err: OutputHandle, *, stdin: bytes = b""
     ) -> SimChild:
-        process = self._execution.start(argv, parent=self.process.pid, env=env, stdin=stdin, stdout=out, stderr=err)
+        process = self._execution.start(
+            argv,
+            parent=self.process.pid,
+            env=env,
+            stdin=stdin,
+            stdout=out,
+            stderr=err,
+            scissors=self.scissors.get(trio.lowlevel.current_task()) if self.scissors else None,
+        )
         return SimChild(self, self._execution, process)
 
     def _open(self, output: AppendTo | Output) -> OutputHandle:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import errno
 import hashlib
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from blake3 import blake3
 
-from actors.ports import FileStat, TooLargeError
+from actors.ports import FileDigests, FilePart, FileStat, TooLargeError
+from actors.ports.rooted import find_in
 from sim.world.nodes import SpecialNode, Symlink
 
 if TYPE_CHECKING:
@@ -37,6 +39,16 @@ def digest(disk: SimDisk, path: Path) -> str:
     return blake3(disk.read(disk.find_regular(path))).hexdigest()
 
 
+def digest_parts(disk: SimDisk, path: Path, part_bytes: int) -> FileDigests:
+    """BLAKE3 of a regular file and of its parts, in this thread."""
+    content = disk.read(disk.find_regular(path))
+    parts = [content[start : start + part_bytes] for start in range(0, len(content), part_bytes)]
+    return FileDigests(
+        blake3=blake3(content).hexdigest(),
+        parts=tuple(FilePart(size_bytes=len(part), blake3=blake3(part).hexdigest()) for part in parts),
+    )
+
+
 def sha256(disk: SimDisk, path: Path) -> str:
     """SHA-256 of a regular file."""
     return hashlib.sha256(disk.read(disk.find_regular(path))).hexdigest()
@@ -52,6 +64,11 @@ def list_directory(disk: SimDisk, path: Path) -> tuple[str, ...]:
     if len(names) > _ENTRIES_MAX:
         raise OSError(errno.EOVERFLOW, f"more than {_ENTRIES_MAX} entries", str(path))
     return tuple(sorted(names))
+
+
+def find_below(disk: SimDisk, root: Path, path: str) -> Path:
+    """Where a process with that root finds a path."""
+    return find_in(root, path, partial(read_link, disk))
 
 
 def look_at(disk: SimDisk, path: Path, *, follow: bool) -> FileStat | None:

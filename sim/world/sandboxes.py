@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 import signal
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
+from actors.ports import OpenFile
+from actors.runsc.sandbox import MEMORY_FILE
 from sim.world.given import given
 from sim.world.runsc.machine import Answer, Handle
 from sim.world.runsc.questions import boot
@@ -19,6 +21,9 @@ if TYPE_CHECKING:
     from sim.world.execution import Execution
     from sim.world.process_table import SimProcess
     from sim.world.runsc.settings import RunscSettings
+
+
+_ANY_GPU: Final = (195, 0)
 
 
 class SimSandbox:
@@ -66,6 +71,13 @@ class SimSandbox:
         del self._askers[call]
         self._held.pop(call, None)
         self.sentry.forget(call)
+
+    def open_files(self) -> tuple[OpenFile, ...]:
+        """What its process has open: the memory of its containers, and the devices that they hold."""
+        containers = self.sentry.containers.values()
+        memory = OpenFile(path=f"{MEMORY_FILE} (deleted)", stored_bytes=sum(each.memory_bytes for each in containers))
+        held = sorted({path for each in containers for path in each.held})
+        return (memory, *(OpenFile(path=path, device=_ANY_GPU) for path in held))
 
     def begin(self) -> None:
         """Let its programs run until it ends."""

@@ -106,6 +106,20 @@ class Tree:
         self.forget_ways()
         self.tell_layout()
 
+    def mounts_below(self, path: Path) -> list[Path]:
+        """Where something is mounted below a directory, those above before those below; nothing when it is absent."""
+        found: list[Path] = []
+        try:
+            pending = [(path, lookup.find_directory(self.top, path))]
+        except OSError:
+            return found
+        for above, directory in pending:  # grows while it is gone through
+            for name, node in directory.entries.items():
+                if isinstance(node, Directory):
+                    found.extend([above / name] if node.mounted is not None else ())
+                    pending.append((above / name, lookup.find_directory(self.top, above / name)))
+        return found
+
     # Looking. Nothing of it is stamped with a time: nothing asks when a file was read.
 
     def find(self, path: Path, *, follow: bool = True) -> Node:

@@ -34,6 +34,14 @@ def remove_tree(beneath: SimBeneath, path: Path) -> Steps:
         yield from _Removal(beneath.disk, path, directory).remove(name)
 
 
+def unmount_below(beneath: SimBeneath, path: Path) -> Steps:
+    """Unmount whatever is mounted below a directory, the deepest first; nothing is as well."""
+    beneath.parent(path)
+    for point in reversed(beneath.disk.mounts_below(path)):
+        beneath.disk.unmount(point)
+        yield "unmounted"
+
+
 def sync_tree(beneath: SimBeneath, path: Path) -> Steps:
     """Sync every regular file and directory of a tree: of each directory first what is in it, so the top is the last.
 

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
 # 2026-01-01T00:00:00Z: after everything that this code depends on.
 _START_S: Final = 1_767_225_600.0
+_CPU_FEATURES: Final = ("avx", "avx2", "fpu", "sse4_2", "tsc")
 
 
 class Randomness(Protocol):
@@ -28,6 +29,7 @@ class SimWall:
         randomness: what ids are made of.
         start_s: the date when the backend's clock is at 0, seconds since 1970.
         machine: the architecture.
+        cpu_features: what its processor can do.
         clock: seconds of a clock that only goes forward; the backend's.
     """
 
@@ -37,11 +39,13 @@ class SimWall:
         *,
         start_s: float = _START_S,
         machine: str = "x86_64",
+        cpu_features: tuple[str, ...] = _CPU_FEATURES,
         clock: Callable[[], float] = anyio.current_time,
     ) -> None:
         self._randomness = randomness
         self._offset_s = start_s
         self._machine = machine
+        self._cpu_features = cpu_features
         self.clock = clock
         self._given: set[int] = set()
         self._stamped_s, self._stamp_ns = 0.0, 0
@@ -65,6 +69,10 @@ class SimWall:
     def machine(self) -> str:
         """The architecture in the kernel's word."""
         return self._machine
+
+    def cpu_features(self) -> tuple[str, ...] | None:
+        """What the processor can do."""
+        return self._cpu_features
 
     def fresh_id(self) -> str:
         """16 random hex digits, never twice."""

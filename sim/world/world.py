@@ -36,6 +36,7 @@ from sim.world.incarnation import Incarnation
 from sim.world.net import SimNet, SimSockets
 from sim.world.process_table import ProcessTable
 from sim.world.runsc.settings import Flavour, Latencies, RunscSettings
+from sim.world.stores import SimObjects
 from sim.world.turns import SHARE, Turns
 from sim.world.wall import SimWall
 from supervisor.settings import Settings
@@ -96,6 +97,7 @@ class World:
         turns: in which order tasks go on at calls that take no time.
         wall: the calendar and the boot.
         disk: every file.
+        objects: what lies in every snapshot store.
         gpus: the GPUs, their nodes, driver and toolkit, and what happens to them.
         table: every process.
         sockets: who listens where.
@@ -123,6 +125,7 @@ class World:
         self.turns = Turns(self._order.random, self.machine.turns_share)
         self.wall = SimWall(self.random, clock=self.now_s)
         self.disk = SimDisk(now_ns=self.wall.now_ns, capacity_bytes=self.machine.capacity_bytes)
+        self.objects = SimObjects()
         self.hearing = Hearing()
         self.ledger = Ledger(calls_max=self.machine.calls_max, keeps=self.machine.keeps_calls, now_s=self.now_s)
         self.plan = Plan(self.random, faults)

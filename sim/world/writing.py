@@ -19,9 +19,6 @@ if TYPE_CHECKING:
     from sim.world.nodes import Directory, Regular
 
 FILE_MODE: Final = 0o600
-EXECUTABLE_MODE: Final = 0o755
-READABLE_MODE: Final = 0o644
-OPEN_DIRECTORY_MODE: Final = 0o755
 # A name may have 255 bytes; the rest of a temporary one takes 22.
 _NAME_LIMIT_BYTES: Final = 230
 _LOCK_TRIES: Final = 8
@@ -36,25 +33,20 @@ def replace(beneath: SimBeneath, path: Path, data: bytes, *, is_watched: bool = 
     directory, name = beneath.parent(path)
     if not is_watched and disk.replace(directory, name, data, FILE_MODE):
         return
-    yield from _renamed_to(beneath, directory, name, data, FILE_MODE, finish=partial(_sync, disk))
+    yield from _renamed_to(beneath, directory, name, data, finish=partial(_sync, disk))
     disk.sync(directory)
     yield "directory synced"
 
 
-def replace_for_boot(beneath: SimBeneath, path: Path, data: bytes, *, mode: int = FILE_MODE) -> Steps:
+def replace_for_boot(beneath: SimBeneath, path: Path, data: bytes) -> Steps:
     """Replace a file without any sync: a temporary one beside it, content, rename."""
     directory, name = beneath.parent(path)
-    yield from _renamed_to(beneath, directory, name, data, mode)
+    yield from _renamed_to(beneath, directory, name, data)
 
 
-def replace_executable(beneath: SimBeneath, path: Path, data: bytes) -> Steps:
-    """Replace a program; everybody may execute it, and enter the directory that holds it."""
-    yield from _replace_for_everybody(beneath, path, data, EXECUTABLE_MODE)
-
-
-def replace_readable(beneath: SimBeneath, path: Path, data: bytes) -> Steps:
-    """Replace a file that everybody may read, in a directory that everybody may enter."""
-    yield from _replace_for_everybody(beneath, path, data, READABLE_MODE)
+def make_file(disk: SimDisk, directory: Directory, name: str, data: bytes, mode: int) -> Steps:
+    """Make a file with this content where there is none."""
+    yield from _fill(disk, disk.create(directory, name, FILE_MODE), data, mode)
 
 
 def append(beneath: SimBeneath, path: Path, data: bytes, *, durably: bool) -> Steps:
@@ -132,14 +124,6 @@ def temporary_name(disk: SimDisk, name: str) -> str:
     return f".{short}.{disk.fresh_suffix()}.tmp"
 
 
-def _replace_for_everybody(beneath: SimBeneath, path: Path, data: bytes, mode: int) -> Steps:
-    yield from beneath.make_directory_for_boot(path.parent)
-    directory, _ = beneath.parent(path)
-    beneath.disk.change_mode(directory, OPEN_DIRECTORY_MODE)
-    yield "opened to everybody"
-    yield from replace_for_boot(beneath, path, data, mode=mode)
-
-
 def _no_more(_node: Regular) -> Steps:
     yield from ()
 
@@ -154,7 +138,6 @@ def _renamed_to(
     directory: Directory,
     name: str,
     data: bytes,
-    mode: int,
     *,
     finish: Callable[[Regular], Steps] = _no_more,
 ) -> Steps:
@@ -164,10 +147,7 @@ def _renamed_to(
     temporary = temporary_name(disk, name)
     node = disk.create(directory, temporary, FILE_MODE)
     try:
-        yield "created"
-        disk.change_mode(node, mode)
-        _write_all(disk, node, data)
-        yield "written"
+        yield from _fill(disk, node, data, FILE_MODE)
         yield from finish(node)
         disk.rename(directory, temporary, directory, name)
     except OSError:
@@ -189,7 +169,10 @@ def _open_for_lock(disk: SimDisk, directory: Directory, name: str) -> Regular:
     return node
 
 
-def _write_all(disk: SimDisk, node: Regular, data: bytes) -> None:
+def _fill(disk: SimDisk, node: Regular, data: bytes, mode: int) -> Steps:
+    yield "created"
+    disk.change_mode(node, mode)
     written = disk.append(node, data)
     while written < len(data):
         written += disk.append(node, data[written:])
+    yield "written"

@@ -9,31 +9,28 @@ import anyio
 import click
 import orjson
 
-from actors.admission import admit
 from actors.cdi import SPEC_BYTES_MAX
-from actors.document import unreadable
 from actors.gpu.checked_specs import read_strictly, require_right, with_libraries
 from actors.gpu.desk import KeptSpec
-from actors.gpu.detection import Detected, judge, look_for_nodes
 from actors.gpu.spec_inventory import spec_inventory
 from actors.layout import StateDir
 from statemachine.problem import Problem, ProblemError, Step
 from statemachine.reasons import Reason
 from statemachine.wording import one_line
 from supervisor.cli.asking import json_option
-from supervisor.cli.given import READ_LIMIT_BYTES, in_file
+from supervisor.cli.given import admitted
 from supervisor.cli.places import PLACE
 from supervisor.cli.worker_options import CONTEXT, config_option, gpu_options, gpu_settings, state_dir_option
 from supervisor.host.composition import open_host_ports
 from supervisor.host.scratch import scratch_directory
-from supervisor.nvml_look import ask_nvml
+from supervisor.nvml_look import look_at_gpus
 from supervisor.planning import Given, claims_any, make_plan
 from supervisor.spec_source import spec_source_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from actors.assignment import WorkerAssignment
+    from actors.gpu.detection import Detected
     from actors.gpu.inventory import Gpu
     from actors.ports import Files, Ports
     from supervisor.cli.worker_options import GpuSettings
@@ -76,21 +73,11 @@ def plan(file: Path, cdi_spec: Path | None, as_json: bool, **values: Any) -> Non
 async def _planned(file: Path, cdi_spec: Path | None, settings: GpuSettings, state_dir: StateDir) -> Plan:
     with scratch_directory("greenroom-plan-") as scratch:
         async with open_host_ports(roots=(scratch,), gpu_monitor=settings["gpu_monitor"]) as ports:
-            assignment = await _admitted(ports.files, file)
+            assignment = await admitted(ports.files, file)
             given = Given(warnings=("nothing is claimed, so that no GPU was looked for",))
             if claims_any(assignment):
                 given = await _given(ports, settings, cdi_spec, scratch)
             return await make_plan(ports.files, assignment, given, state_dir=state_dir)
-
-
-async def _admitted(files: Files, file: Path) -> WorkerAssignment:
-    try:
-        data = await files.read(file, limit_bytes=READ_LIMIT_BYTES)
-        return await admit(data, base=file.parent, files=files)
-    except OSError as error:
-        raise ProblemError(in_file(unreadable(error), str(file))) from error
-    except ProblemError as error:
-        raise ProblemError(*(in_file(problem, str(file)) for problem in error.problems)) from error
 
 
 async def _given(ports: Ports, settings: GpuSettings, cdi_spec: Path | None, scratch: Path) -> Given:
@@ -132,8 +119,7 @@ async def _given_spec(files: Files, path: Path, found: Detected | Problem) -> Gi
 
 async def _detected(ports: Ports, settings: GpuSettings) -> Detected | Problem:
     try:
-        seen = await look_for_nodes(ports.files, settings["places"])
-        return judge(seen, await ask_nvml(ports.gpus, settings["places"]))
+        return await look_at_gpus(ports, settings["places"])
     except ProblemError as error:
         return error.problem
 

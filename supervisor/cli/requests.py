@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 import click
 import orjson
 
+from actors.codec import camel
 from actors.document import unreadable
+from statemachine.actor import OnDifference
 from statemachine.problem import Problem, ProblemError, Step
 from statemachine.reasons import Reason
 from statemachine.wording import file_label
@@ -94,8 +96,9 @@ def _change(op: str, *, wanted: str, says: str) -> click.Command:
     @timeout_option
     @run_dir_option
     @json_option
-    def request(uid: str, no_wait: bool, timeout_s: float, run_dir: Path, as_json: bool) -> None:
-        result = ask(run_dir, op, uid=uid)
+    def request(uid: str, no_wait: bool, timeout_s: float, run_dir: Path, as_json: bool, **more: Any) -> None:
+        arguments: dict[str, Any] = {camel(name): str(value) for name, value in more.items()}
+        result = ask(run_dir, op, uid=uid, **arguments)
         if not no_wait:
             result |= ask(run_dir, "wait", uid=uid, state=wanted, timeout_s=timeout_s, bound_s=timeout_s)
         anew = " (started anew: there is no snapshot)" if result.get("startsAnew") else ""
@@ -107,9 +110,18 @@ def _change(op: str, *, wanted: str, says: str) -> click.Command:
 suspend = _change(
     "suspend", wanted="Suspended", says="Suspend an actor; returns at Suspended, at once when it is already."
 )
-resume = _change(
-    "resume",
-    wanted="Running",
-    says="Resume an actor from its last good snapshot; returns at Running, at once when it is already.",
+resume = click.option(
+    "--force",
+    "on_difference",
+    flag_value=OnDifference.FORCE,
+    default=OnDifference.REFUSE,
+    type=OnDifference,
+    help="Restore it although the snapshot does not match this place, as `snapshots check` tells.",
+)(
+    _change(
+        "resume",
+        wanted="Running",
+        says="Resume an actor from its last good snapshot; returns at Running, at once when it is already.",
+    )
 )
 stop = _change("stop", wanted="Terminated", says="Stop an actor for good; its snapshots stay. Returns at Terminated.")

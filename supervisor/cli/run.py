@@ -10,7 +10,7 @@ import click
 from statemachine.actor import OnDrain
 from statemachine.problem import Problem, ProblemError, Step
 from statemachine.reasons import Reason
-from supervisor.cli.asking import Seconds
+from supervisor.cli.asking import Seconds, StoreAt
 from supervisor.cli.places import PLACE
 from supervisor.cli.worker_options import (
     CONTEXT,
@@ -37,6 +37,12 @@ from supervisor.settings import Backend, Settings
 @platform_option
 @click.option("--network", type=click.Choice(["none", "host"]), default="none", show_default=True)
 @gpu_options
+@click.option(
+    "--snapshot-store",
+    type=StoreAt(),
+    metavar="URI",
+    help="Store for the snapshots of actors whose documents name none: s3:, gs:, az: or file:  [default: none]",
+)
 @click.option("--max-actors", type=click.IntRange(min=1), default=1000, show_default=True)
 @click.option("--on-drain", type=click.Choice(["suspend", "stop"]), default="stop", show_default=True)
 @click.option("--drain-timeout", type=Seconds(), default=120.0, show_default=True, help="Seconds.")
@@ -57,6 +63,7 @@ def run(**values: Any) -> None:
         runsc=find_runsc(values["runsc"]),
         platform=values["platform"],
         network=values["network"],
+        snapshot_store=values["snapshot_store"],
         max_actors=values["max_actors"],
         on_drain=OnDrain.SUSPEND if values["on_drain"] == "suspend" else OnDrain.STOP,
         drain_timeout_s=values["drain_timeout"],

@@ -81,13 +81,24 @@ class Telling:
         await self._tell(uid)
         return status
 
+    async def refused(self, uid: str) -> Any:
+        """Why a suspend was refused, as soon as the actor runs again; how it came there is told."""
+        with anyio.fail_after(PATIENCE_S):
+            while True:
+                status = await self.ask("status", uid=uid)
+                if status["state"] == State.RUNNING and status["error"] is not None:
+                    await self._tell(uid)
+                    return status["error"]
+                await anyio.sleep(_GLANCE_S)
+
     async def _tell(self, uid: str) -> None:
         """Print the transitions that the journal has had since the last time."""
         path = StateDir(self.settings.state_dir).actor(uid).journal
         journal = await self.files.read(path, limit_bytes=LIMIT_BYTES)
         lines = [line for line in map(json.loads, journal.splitlines()) if "progress" not in line]
         # What is only remembered while a state lasts (a container's exit) does not end it.
-        lines = [line for line in lines if line.get("from") is None or line["from"] != line["to"]]
+        # Nor does it end when what the machine remembers is written anew, as for a document of a higher generation.
+        lines = lines[:1] + [line for line in lines[1:] if "from" in line and line["from"] != line["to"]]
         began_s = lines[0]["mono_s"]
         for before, line in itertools.pairwise(lines):
             if line["seq"] <= self._told.get(uid, 0):

@@ -33,8 +33,8 @@ TOOLKIT_DIR_VARIABLES: Final = ("GREENROOM_TOOLKIT_DIR", "ATE_NVIDIA_TOOLKIT_HOS
 NAMES: Final = frozenset(
     {
         "state_dir", "run_dir", "assignments", "runsc", "platform", "network", "nvproxy", "dev_root", "proc_root",
-        "driver_root", "toolkit_dir", "cdi_source", "gpu_monitor", "max_actors", "on_drain", "drain_timeout",
-        "backend", "log_format", "log_level",
+        "driver_root", "toolkit_dir", "cdi_source", "gpu_monitor", "snapshot_store", "max_actors", "on_drain",
+        "drain_timeout", "backend", "log_format", "log_level",
     }
 )  # fmt: skip
 """Every setting of a worker, which a file of settings may have; a test holds it against the options of `run`."""

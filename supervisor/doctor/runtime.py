@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import anyio
 import attrs
 
-from actors.bundle import writer
+from actors.bundle.activation_tree import activation_tree, bundle_directory, pause_bundle
 from actors.layout import StateDir
 from actors.ports import FileKind
 from actors.runsc.activation import SandboxPlan, start_cold
@@ -160,7 +160,8 @@ async def _tried(ports: Ports, trial: Trial, platform: str) -> Problem | None:
 
 async def _start(ports: Ports, activation: Path, trial: Trial, platform: str) -> None:
     flags = GlobalFlags(platform=platform, extra=trial.version.flags)
-    bundle = await writer.write_pause_bundle(ports.files, activation, hostname="doctor", machine=ports.wall.machine())
+    pause = pause_bundle(activation, hostname="doctor", machine=ports.wall.machine())
+    await ports.files.make_tree(activation, activation_tree(pause, {}))
     plan = SandboxPlan(
         record=SandboxRecord(
             activation=activation.name,
@@ -171,7 +172,7 @@ async def _start(ports: Ports, activation: Path, trial: Trial, platform: str) ->
             flags=flags,
             container_ids=fresh_container_ids(ports.wall, [ROOT_CONTAINER]),
         ),
-        pause_bundle=bundle,
+        pause_bundle=bundle_directory(activation, ROOT_CONTAINER),
         containers=(),
     )
     driver = Runsc(

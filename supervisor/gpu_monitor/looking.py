@@ -119,7 +119,7 @@ class Library(Protocol):
         ...
 
     def compute_pids(self, handle: Any) -> tuple[int, ...]:
-        """Who computes on it; nvmlDeviceGetComputeRunningProcesses."""
+        """Who computes on it; nvmlDeviceGetComputeRunningProcesses and nvmlDeviceGetMPSComputeRunningProcesses."""
         ...
 
     def listen(self, handles: Mapping[str, Any]) -> None:
@@ -348,8 +348,8 @@ class Looking:
         return attrs.evolve(gpu, lost=illness.cause)
 
 
-def is_no_mig(error: NvmlError) -> bool:
-    """Whether a failure to tell the MIG mode means that there is no such thing."""
+def is_not_offered(error: NvmlError) -> bool:
+    """Whether a failure means that there is no such thing: MIG on this GPU, MPS in this library."""
     return error.code in {_NOT_SUPPORTED, _FUNCTION_NOT_FOUND}
 
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pynvml
 
 from supervisor.gpu_monitor.libraries import candidates, library_version, module_version
-from supervisor.gpu_monitor.looking import NvmlError, is_no_mig
+from supervisor.gpu_monitor.looking import NvmlError, is_not_offered
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -98,14 +98,19 @@ class DriverLibrary:
         try:
             mode, _ = _call(pynvml.nvmlDeviceGetMigMode, handle)
         except NvmlError as error:
-            if is_no_mig(error):
+            if is_not_offered(error):
                 return None
             raise
         return tuple(self._mig_uuids(handle)) if mode == pynvml.NVML_DEVICE_MIG_ENABLE else None
 
     def compute_pids(self, handle: Any) -> tuple[int, ...]:
-        """Who computes on it."""
-        found = _call(pynvml.nvmlDeviceGetComputeRunningProcesses, handle)
+        """Who computes on it, by itself or through a server of MPS's, where this NVML knows such."""
+        found = list(_call(pynvml.nvmlDeviceGetComputeRunningProcesses, handle))
+        try:
+            found += _call(pynvml.nvmlDeviceGetMPSComputeRunningProcesses, handle)
+        except NvmlError as error:
+            if not is_not_offered(error):
+                raise
         # 0 is what the kernel makes of a process in a PID namespace that is not ours.
         return tuple(each.pid for each in found if 0 < each.pid <= _PID_MAX)
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from actors.ports import Ports
 from supervisor.host.background import open_background
+from supervisor.host.beneath import Beneath
 from supervisor.host.files import HostFiles
 from supervisor.host.gpus import HostGpus
 from supervisor.host.net import HostNet
@@ -14,6 +16,7 @@ from supervisor.host.processes import HostProcesses
 from supervisor.host.reaper import Reaper
 from supervisor.host.signals import HostSignals
 from supervisor.host.spawning import close_on_exec
+from supervisor.host.stores import HostStores
 from supervisor.host.wall import HostWall
 from supervisor.host.watch import HostWatch
 
@@ -42,7 +45,8 @@ async def open_host_ports(
     signals = HostSignals(ignored_afterwards=ignored_afterwards)
     reaper = Reaper(signals)
     # Owned processes are given up first, so that the reaper's last look finds what has ended by then.
-    async with signals.open(), reaper.open(), open_background() as waits:
+    stores = HostStores(Beneath(roots), os.environ)
+    async with stores.opened(), signals.open(), reaper.open(), open_background() as waits:
         processes = HostProcesses(reaper, waits)
         yield Ports(
             processes=processes,
@@ -52,4 +56,5 @@ async def open_host_ports(
             signals=signals,
             wall=HostWall(),
             gpus=HostGpus(processes, program=gpu_monitor),
+            stores=stores,
         )

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar
 import anyio
 from anyio import to_thread
 
-from supervisor.host import linking, locks, reading, trees, writing
+from actors.ports.rooted import find_in
+from supervisor.host import archiving, linking, locks, new_trees, reading, trees, unmounting, unpacking, writing
 from supervisor.host.beneath import Beneath
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from actors.ports import FileLock, FileStat
+    from actors.ports import Archived, FileDigests, FileLock, FileStat, NewDirectory
 
 _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
@@ -63,14 +64,6 @@ class HostFiles:
         """Replace atomically; nothing is synced."""
         await self._in_thread(writing.replace_for_boot, self._beneath, path, data)
 
-    async def replace_executable(self, path: Path, data: bytes) -> None:
-        """Replace atomically, for this boot, a program: it and its directory (made when absent) get 0755."""
-        await self._in_thread(writing.replace_executable, self._beneath, path, data)
-
-    async def replace_readable(self, path: Path, data: bytes) -> None:
-        """Replace atomically, for this boot, a file that everybody may read, in a directory (made when absent) 0755."""
-        await self._in_thread(writing.replace_readable, self._beneath, path, data)
-
     async def make_links(self, path: Path, links: Mapping[str, str]) -> None:
         """Make a directory 0755 of symlinks, from name to target, as a whole; one with just these is left as it is.
 
@@ -78,6 +71,14 @@ class HostFiles:
             OSError: ENOTEMPTY or ENOTDIR when something else stands there, EINVAL for what can be no link.
         """
         await self._in_thread(linking.make_links, self._beneath, path, links)
+
+    async def make_tree(self, path: Path, tree: NewDirectory) -> None:
+        """Make a directory with all that is in it, as a whole; nothing is synced.
+
+        Raises:
+            OSError: ENOTEMPTY or ENOTDIR when something stands there that is no empty directory.
+        """
+        await self._in_thread(new_trees.make_tree, self._beneath, path, tree)
 
     async def append(self, path: Path, data: bytes) -> None:
         """Append in one write, all or nothing; not yet durable."""
@@ -95,10 +96,6 @@ class HostFiles:
         """Make a directory 0700, with its parents, durably; one that exists is left as it is."""
         await self._in_thread(self._beneath.make_directory, path)
 
-    async def make_directory_for_boot(self, path: Path) -> None:
-        """Make a directory 0700, with its parents; nothing is synced, and one that exists is left as it is."""
-        await self._in_thread(self._beneath.make_directory_for_boot, path)
-
     async def list_directory(self, path: Path) -> tuple[str, ...]:
         """Names in a directory, sorted.
 
@@ -106,6 +103,14 @@ class HostFiles:
             OSError: ENOENT, ENOTDIR; EOVERFLOW for more than 100,000 names.
         """
         return await self._in_thread(reading.list_directory, path)
+
+    async def find_in(self, root: Path, path: str) -> Path:
+        """Where a process whose root directory is `root` finds a path; it need not be there.
+
+        Raises:
+            OSError: ELOOP after too many links; what is on the way cannot be looked at.
+        """
+        return await self._in_thread(find_in, root, path, reading.read_link)
 
     async def stat(self, path: Path) -> FileStat | None:
         """What stands there, following symlinks; None when nothing does."""
@@ -115,9 +120,13 @@ class HostFiles:
         """What stands there, not following a last symlink; None when nothing does."""
         return await self._in_thread(partial(reading.look_at, follow=False), path)
 
-    async def read_link(self, path: Path) -> str | None:
-        """Where the symlink that stands there leads, as it says; None when none does."""
-        return await self._in_thread(reading.read_link, path)
+    async def stat_each(self, paths: Sequence[Path]) -> tuple[FileStat | None, ...]:
+        """What stands at each, following symlinks; None where nothing does."""
+        return await self._in_thread(partial(_look_at_each, follow=True), paths)
+
+    async def lstat_each(self, paths: Sequence[Path]) -> tuple[FileStat | None, ...]:
+        """What stands at each, not following a last symlink; None where nothing does."""
+        return await self._in_thread(partial(_look_at_each, follow=False), paths)
 
     async def rename(self, source: Path, target: Path) -> None:
         """Rename within one file system and fsync the target's directory."""
@@ -135,6 +144,39 @@ class HostFiles:
         """
         await self._in_long_thread(trees.remove_tree, self._beneath, path)
 
+    async def unmount_below(self, path: Path) -> None:
+        """Unmount whatever is mounted below a directory; nothing is as well. What was in it is not touched.
+
+        Raises:
+            OSError: something stays mounted.
+        """
+        await self._in_thread(unmounting.unmount_below, self._beneath, path)
+
+    async def make_volume(self, path: Path) -> None:
+        """Make a directory 0777, its parents 0700, durably; one that exists is left as it is."""
+        await self._in_thread(archiving.make_volume, self._beneath, path)
+
+    async def measure_volumes(self, source: Path, volumes: Sequence[str]) -> int:
+        """About how many bytes an archive of these directories would take; those that are not there take none."""
+        return await self._in_long_thread(archiving.measure_volumes, self._beneath, source, volumes)
+
+    async def write_archive(self, path: Path, source: Path, volumes: Sequence[str]) -> Archived:
+        """Write directories of a source into a new file; not yet durable.
+
+        Raises:
+            OSError: FileExistsError, ENOSPC, …; ENOTDIR for a volume that is no directory.
+        """
+        return await self._in_long_thread(archiving.write_archive, self._beneath, path, source, volumes)
+
+    async def unpack_archive(self, path: Path, target: Path, volumes: Sequence[str]) -> None:
+        """Make a new directory 0700 of what an archive holds; not yet durable.
+
+        Raises:
+            DamagedArchiveError: it is no archive of these volumes.
+            OSError: FileExistsError, ENOSPC, …
+        """
+        await self._in_long_thread(unpacking.unpack_archive, self._beneath, path, target, volumes)
+
     async def sync_tree(self, path: Path) -> None:
         """Fsync every regular file and directory of a tree, the top last."""
         await self._in_long_thread(trees.sync_tree, self._beneath, path)
@@ -142,6 +184,10 @@ class HostFiles:
     async def digest(self, path: Path) -> str:
         """BLAKE3 of a regular file's content, 64 hex digits."""
         return await self._in_long_thread(reading.digest, path)
+
+    async def digest_parts(self, path: Path, *, part_bytes: int) -> FileDigests:
+        """BLAKE3 of a regular file's content and of its parts, each of this size but the last, in one reading."""
+        return await self._in_long_thread(reading.digest_parts, path, part_bytes)
 
     async def sha256(self, path: Path) -> str:
         """SHA-256 of a regular file's content, 64 hex digits."""
@@ -168,6 +214,10 @@ class HostFiles:
         self, call: Callable[_Arguments, _Result], *args: _Arguments.args, **kwargs: _Arguments.kwargs
     ) -> _Result:
         return await to_thread.run_sync(partial(_named, call, *args, **kwargs), limiter=self._long)
+
+
+def _look_at_each(paths: Sequence[Path], *, follow: bool) -> tuple[FileStat | None, ...]:
+    return tuple(_named(reading.look_at, path, follow=follow) for path in paths)
 
 
 def _named(call: Callable[_Arguments, _Result], *args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Result:

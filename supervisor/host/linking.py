@@ -5,16 +5,18 @@ from __future__ import annotations
 import errno
 import os
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from supervisor.host.beneath import DIRECTORY_MODE, open_directory, refuse_symlink
-from supervisor.host.writing import OPEN_DIRECTORY_MODE, temporary_name
+from supervisor.host.writing import temporary_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
     from supervisor.host.beneath import Beneath
+
+OPEN_DIRECTORY_MODE: Final = 0o755
 
 
 def make_links(beneath: Beneath, path: Path, links: Mapping[str, str]) -> None:

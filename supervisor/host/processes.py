@@ -5,20 +5,22 @@ from __future__ import annotations
 import errno
 import os
 import signal
+import stat
 from contextlib import ExitStack
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import anyio
 from anyio import lowlevel, to_thread
 
-from actors.ports import DeadlineExceededError, Finished, Output, ProcessIdentity
+from actors.ports import DeadlineExceededError, Finished, OpenFile, Output, ProcessIdentity
 from supervisor.host import procfs, spawning
 from supervisor.host.child import HostChild
 from supervisor.host.finding import SharedFinding
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from anyio.abc import TaskGroup
@@ -37,6 +39,8 @@ _POLL_MAX_S: Final = 0.05
 # EAGAIN: a limit on processes, which often is only a burst. ETXTBSY: a program just written, whose descriptor another
 # thread's child holds until its exec. Both go by themselves or not at all: six tries within 310 ms.
 _TRANSIENT: Final = frozenset({errno.EAGAIN, errno.ETXTBSY})
+# Of st_blocks, whatever the file system's own are: stat(3type).
+_BLOCK_BYTES: Final = 512
 _RETRY_DELAYS_S: Final = (0.01, 0.02, 0.04, 0.08, 0.16)
 
 
@@ -139,6 +143,18 @@ class HostProcesses:
             raise OSError(errno.EBUSY, "it is owned already")
         return self._own(pid)
 
+    async def reclaim(self, identity: ProcessIdentity) -> Child:
+        """Own exactly this process again, whosever child it is by now.
+
+        Raises:
+            ProcessLookupError: it has ended.
+            OSError: EBUSY, it is owned already; no descriptor left; it is not ours to signal.
+        """
+        await lowlevel.checkpoint()
+        if self._reaper.owns(identity.pid):
+            raise OSError(errno.EBUSY, "it is owned already")
+        return self._own(identity.pid, partial(_require_running, identity))
+
     async def find(self, *, argument: str) -> tuple[ProcessIdentity, ...]:
         """The processes of our PID namespace that have this exact string as one argument, by pid."""
         return tuple(identity for identity, _ in await self._finding.with_argument(argument))
@@ -156,6 +172,14 @@ class HostProcesses:
     async def holds_output(self, identity: ProcessIdentity) -> bool:
         """Whether exactly this process has the captured output of a command open, whether or not that has ended."""
         return await to_thread.run_sync(_holds_output, identity, abandon_on_cancel=True, limiter=self._scans)
+
+    async def open_files(self, identity: ProcessIdentity) -> tuple[OpenFile, ...]:
+        """What exactly this process has open, each file once; nothing when it has ended.
+
+        Raises:
+            OSError: it cannot be looked at.
+        """
+        return await to_thread.run_sync(_open_files, identity, abandon_on_cancel=True, limiter=self._scans)
 
     async def kill_and_wait(self, identity: ProcessIdentity, *, deadline_s: float) -> None:
         """SIGKILL exactly this process, ours or not, and wait until it is gone (and reaped where it is our child).
@@ -221,8 +245,11 @@ class HostProcesses:
             self._reaper.look()
             raise
 
-    def _own(self, pid: int) -> HostChild:
-        """Own a child of ours. Without a checkpoint: until this returns, no sweep can have reaped it."""
+    def _own(self, pid: int, identify: Callable[[int, int], ProcessIdentity] | None = None) -> HostChild:
+        """Own a child of ours, or what `identify` makes of a pid and its pidfd.
+
+        Without a checkpoint: until this returns, no sweep can have reaped it.
+        """
         try:
             pidfd = os.pidfd_open(pid)
         except OSError as error:
@@ -230,7 +257,7 @@ class HostProcesses:
                 raise ProcessLookupError(errno.ESRCH, f"there is no process {pid}") from None
             raise
         try:
-            identity = _identity_of_child(pid, pidfd)
+            identity = (identify or _identity_of_child)(pid, pidfd)
             self._reaper.own(pid)
         except BaseException:
             os.close(pidfd)
@@ -286,6 +313,15 @@ def _identity_of_child(pid: int, pidfd: int) -> ProcessIdentity:
     return ProcessIdentity(pid=pid, start_ticks=stat.start_ticks)
 
 
+def _require_running(identity: ProcessIdentity, pid: int, pidfd: int) -> ProcessIdentity:
+    """That very process, of whichever parent, as long as it is no zombie: one that nobody waits for never goes."""
+    stat = procfs.read_stat(pid)
+    is_same = stat is not None and stat.start_ticks == identity.start_ticks and stat.is_running
+    if not is_same or not _send(pidfd, 0):
+        raise ProcessLookupError(errno.ESRCH, f"process {pid} has ended")
+    return identity
+
+
 def _send(pidfd: int, signum: int) -> bool:
     """Send a signal (0: only look); whether there still was a process, if only a zombie, to get it."""
     try:
@@ -316,6 +352,21 @@ def _holds_output(identity: ProcessIdentity) -> bool:
     is_held = any(target.startswith(wanted) for target in procfs.descriptor_targets(identity.pid))
     stat = procfs.read_stat(identity.pid)
     return is_held and stat is not None and stat.start_ticks == identity.start_ticks
+
+
+def _open_files(identity: ProcessIdentity) -> tuple[OpenFile, ...]:
+    found = {
+        (told.st_dev, told.st_ino): OpenFile(
+            path=target, device=_device(told), stored_bytes=told.st_blocks * _BLOCK_BYTES
+        )
+        for target, told in procfs.open_files(identity.pid)
+    }
+    now = procfs.read_stat(identity.pid)
+    return tuple(found.values()) if now is not None and now.start_ticks == identity.start_ticks else ()
+
+
+def _device(told: os.stat_result) -> tuple[int, int] | None:
+    return (os.major(told.st_rdev), os.minor(told.st_rdev)) if stat.S_ISCHR(told.st_mode) else None
 
 
 def _first(fd: int, limit_bytes: int) -> bytes:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
@@ -87,6 +88,31 @@ def descriptor_targets(pid: int) -> Iterator[str]:
     for name in names:
         with suppress(FileNotFoundError):  # closed meanwhile
             yield os.readlink(f"/proc/{pid}/fd/{name}")
+
+
+def open_files(pid: int) -> Iterator[tuple[str, os.stat_result]]:
+    """What a process has open: what the link of each descriptor says, and what is behind it; nothing for a zombie.
+
+    A descriptor of a device node that only names it (O_PATH, open(2)) opens no device, and is passed over. Measured on
+    runsc 20240729: a sandbox keeps one of every file that a container has looked at below a bind mount.
+    """
+    try:
+        names = os.listdir(f"/proc/{pid}/fd")
+    except OSError as error:
+        if error.errno in _GONE:
+            return
+        raise
+    for name in names:
+        with suppress(FileNotFoundError):  # closed meanwhile
+            target, told = os.readlink(f"/proc/{pid}/fd/{name}"), os.stat(f"/proc/{pid}/fd/{name}")
+            if not (stat.S_ISCHR(told.st_mode) and _only_names(pid, name)):
+                yield target, told
+
+
+def _only_names(pid: int, descriptor: str) -> bool:
+    told = _read(f"/proc/{pid}/fdinfo/{descriptor}", limit_bytes=_CHUNK_BYTES)
+    flags = next((line.split()[1] for line in told.splitlines() if line.startswith(b"flags:")), b"0")
+    return bool(int(flags, 8) & os.O_PATH)
 
 
 def process_ids() -> Iterator[int]:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from blake3 import blake3
 
-from actors.ports import FileKind, FileStat, TooLargeError
+from actors.ports import FileDigests, FileKind, FilePart, FileStat, TooLargeError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -61,6 +61,28 @@ def digest(path: Path) -> str:
     for chunk in _chunks(path):
         hasher.update(chunk)
     return hasher.hexdigest()
+
+
+def digest_parts(path: Path, part_bytes: int) -> FileDigests:
+    """BLAKE3 of a regular file and of its parts, on all cores."""
+    whole, part = blake3(max_threads=blake3.AUTO), blake3(max_threads=blake3.AUTO)
+    parts: list[FilePart] = []
+    held_bytes = 0
+    for chunk in _chunks(path):
+        whole.update(chunk)
+        start = 0
+        while start < len(chunk):
+            with chunk[start : start + part_bytes - held_bytes] as piece:
+                part.update(piece)
+                start += len(piece)
+                held_bytes += len(piece)
+            if held_bytes == part_bytes:
+                parts.append(FilePart(size_bytes=held_bytes, blake3=part.hexdigest()))
+                part.reset()
+                held_bytes = 0
+    if held_bytes:
+        parts.append(FilePart(size_bytes=held_bytes, blake3=part.hexdigest()))
+    return FileDigests(blake3=whole.hexdigest(), parts=tuple(parts))
 
 
 def sha256(path: Path) -> str:

@@ -56,14 +56,14 @@ def sync_tree(beneath: Beneath, path: Path) -> None:
 
 
 @attrs.define(kw_only=True)
-class _Level(Level):
+class DirectoryLevel(Level):
     """A level whose pending names are those of directories; the others are met when it is entered."""
 
     device: int
     inode: int
 
 
-class _Walk(Walk[_Level], ABC):
+class DirectoryWalk(Walk[DirectoryLevel], ABC):
     """Goes through a tree; what is done there is up to the subclass.
 
     Args:
@@ -81,7 +81,7 @@ class _Walk(Walk[_Level], ABC):
         """An entry that is no directory."""
 
     @abstractmethod
-    def done(self, level: _Level, here: int, above: int) -> None:
+    def done(self, level: DirectoryLevel, here: int, above: int) -> None:
         """All that is in a directory has been met; it, and the one that holds it, are open. Its level is left."""
 
     @abstractmethod
@@ -132,15 +132,16 @@ class _Walk(Walk[_Level], ABC):
         try:
             _require_mount(fd, self._mount)
             found = os.fstat(fd)
-            self.levels.append(_Level(name=name, device=found.st_dev, inode=found.st_ino))
-            self._scan(fd)
+            self.levels.append(DirectoryLevel(name=name, device=found.st_dev, inode=found.st_ino))
+            self.scan(fd)
         except BaseException:
             del self.levels[depth:]
             os.close(fd)
             raise
         return fd
 
-    def _scan(self, directory: int) -> None:
+    def scan(self, directory: int) -> None:
+        """What is in a directory that is entered: directories are pending, the others met."""
         pending = self.levels[-1].pending
         with os.scandir(directory) as entries:
             for entry in entries:
@@ -150,7 +151,7 @@ class _Walk(Walk[_Level], ABC):
                     self.meet(entry.name, directory)
 
 
-class _Removal(_Walk):
+class _Removal(DirectoryWalk):
     def __init__(self, path: Path, directory: int) -> None:
         super().__init__(path, directory)
         self._remains = Remains(self)
@@ -168,7 +169,7 @@ class _Removal(_Walk):
     def meet(self, name: str, directory: int) -> None:
         self._unlink(name, directory)
 
-    def done(self, level: _Level, here: int, above: int) -> None:  # noqa: ARG002  those of the base class
+    def done(self, level: DirectoryLevel, here: int, above: int) -> None:  # noqa: ARG002  those of the base class
         try:
             os.rmdir(level.name, dir_fd=above)
         except FileNotFoundError:
@@ -195,7 +196,7 @@ class _Removal(_Walk):
             self._remains.keep(error, name)
 
 
-class _Sync(_Walk):
+class _Sync(DirectoryWalk):
     def meet(self, name: str, directory: int) -> None:
         with suppress(FileNotFoundError):
             # Looked at before it is opened: a symlink, socket or device cannot, or must not, be.
@@ -207,7 +208,7 @@ class _Sync(_Walk):
             finally:
                 os.close(fd)
 
-    def done(self, level: _Level, here: int, above: int) -> None:  # noqa: ARG002  those of the base class
+    def done(self, level: DirectoryLevel, here: int, above: int) -> None:  # noqa: ARG002  those of the base class
         os.fsync(here)
 
     def failed(self, error: OSError, name: str, directory: int) -> None:  # noqa: ARG002  those of the base class

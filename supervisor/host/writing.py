@@ -18,9 +18,6 @@ if TYPE_CHECKING:
     from supervisor.host.beneath import Beneath
 
 FILE_MODE: Final = 0o600
-EXECUTABLE_MODE: Final = 0o755
-READABLE_MODE: Final = 0o644
-OPEN_DIRECTORY_MODE: Final = 0o755
 # O_NONBLOCK only matters for what is no regular file: a fifo without a reader then is an error instead of a wait.
 _WRITE: Final = os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 # A name may have 255 bytes; the rest of a temporary one takes 22.
@@ -38,23 +35,23 @@ def replace(beneath: Beneath, path: Path, data: bytes, *, mode: int = FILE_MODE)
         os.fsync(directory)
 
 
-def replace_for_boot(beneath: Beneath, path: Path, data: bytes, *, mode: int = FILE_MODE) -> None:
+def replace_for_boot(beneath: Beneath, path: Path, data: bytes) -> None:
     """Replace a file so that a reader finds all of the old content or of the new, unless the power was cut."""
-    with beneath.parent(path) as (directory, name), _renamed_to(name, directory, data, mode):
+    with beneath.parent(path) as (directory, name), _renamed_to(name, directory, data, FILE_MODE):
         pass
 
 
-def replace_executable(beneath: Beneath, path: Path, data: bytes) -> None:
-    """Replace a program, which everybody may execute, as everybody may enter the directory that holds it.
+def make_file(name: str, directory: int, data: bytes, mode: int) -> None:
+    """Make a file with this content where there is none.
 
-    Directories above it stay as they are, 0700 when made here.
+    Raises:
+        OSError: EEXIST; ENOSPC, after which a part of it is there.
     """
-    _replace_for_everybody(beneath, path, data, EXECUTABLE_MODE)
-
-
-def replace_readable(beneath: Beneath, path: Path, data: bytes) -> None:
-    """Replace a file that everybody may read, in a directory that everybody may enter."""
-    _replace_for_everybody(beneath, path, data, READABLE_MODE)
+    fd = _open_new(name, directory)
+    try:
+        _fill(fd, data, mode)
+    finally:
+        os.close(fd)
 
 
 def append(beneath: Beneath, path: Path, data: bytes, *, durably: bool) -> None:
@@ -126,13 +123,6 @@ def temporary_name(name: str) -> str:
     return f".{short}.{secrets.token_hex(8)}.tmp"
 
 
-def _replace_for_everybody(beneath: Beneath, path: Path, data: bytes, mode: int) -> None:
-    beneath.make_directory_for_boot(path.parent)
-    with beneath.parent(path) as (directory, _):
-        os.fchmod(directory, OPEN_DIRECTORY_MODE)
-    replace_for_boot(beneath, path, data, mode=mode)
-
-
 @contextmanager
 def _renamed_to(name: str, directory: int, data: bytes, mode: int) -> Iterator[int]:
     """A temporary file with this content, open, that in the end takes the name.
@@ -141,11 +131,10 @@ def _renamed_to(name: str, directory: int, data: bytes, mode: int) -> Iterator[i
     """
     refuse_symlink(name, directory)
     temporary = temporary_name(name)
-    fd = os.open(temporary, _WRITE | os.O_CREAT | os.O_EXCL, FILE_MODE, dir_fd=directory)
+    fd = _open_new(temporary, directory)
     try:
         try:
-            os.fchmod(fd, mode)  # whatever the umask
-            _write_all(fd, data)
+            _fill(fd, data, mode)
             yield fd
         finally:
             os.close(fd)
@@ -154,6 +143,17 @@ def _renamed_to(name: str, directory: int, data: bytes, mode: int) -> Iterator[i
         with suppress(FileNotFoundError):
             os.unlink(temporary, dir_fd=directory)
         raise
+
+
+def _open_new(name: str, directory: int) -> int:
+    return os.open(name, _WRITE | os.O_CREAT | os.O_EXCL, FILE_MODE, dir_fd=directory)
+
+
+def _fill(fd: int, data: bytes, mode: int) -> None:
+    os.fchmod(fd, mode)  # whatever the umask
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view) :]
 
 
 def _open_append(name: str, directory: int) -> tuple[int, bool]:
@@ -169,9 +169,3 @@ def _open_append(name: str, directory: int) -> tuple[int, bool]:
 def _require_regular(fd: int) -> None:
     if not stat.S_ISREG(os.fstat(fd).st_mode):
         raise OSError(errno.EINVAL, "not a regular file")
-
-
-def _write_all(fd: int, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(fd, view) :]

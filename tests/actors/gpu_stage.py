@@ -63,9 +63,9 @@ def put_nodes(files, *minors, uvm=511):
         files.put_device(f"/dev/nvidia{minor}", 195, minor)
 
 
-async def bring_up(stage, *, origin=None, until=c.InjectEdits):
-    """Perform the steps up to one of them; what each answered."""
-    actor = an_actor() if origin is None else an_actor_from(origin)
+async def bring_up(stage, *, origin=None, until=c.InjectEdits, **memory):
+    """Perform the steps up to one of them; what each answered. `memory` is more of what the machine remembers."""
+    actor = attrs.evolve(an_actor() if origin is None else an_actor_from(origin), **memory)
     answers = []
     for command in UP:
         answers.append(await Steps(stage).perform(command, actor))

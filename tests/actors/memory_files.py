@@ -7,7 +7,8 @@ from pathlib import Path
 
 import blake3
 
-from actors.ports import FileKind, FileStat, TooLargeError
+from actors.ports import FileDigests, FileKind, FilePart, FileStat, NewFile, TooLargeError
+from actors.ports.rooted import find_in
 from tests.actors.doubles import Double
 
 DIRECTORY = object()
@@ -22,6 +23,8 @@ class MemoryFiles(Double):  # type: ignore[misc]
         self.synced = []
         self.targets = {}
         self.devices = {}
+        self.modes = {}
+        self.room_bytes = 1 << 40
 
     def fail(self, operation, path, number):
         self.failures[operation, Path(path)] = number
@@ -59,15 +62,6 @@ class MemoryFiles(Double):  # type: ignore[misc]
     async def replace_for_boot(self, path, data):
         await self.replace(path, data)
 
-    async def replace_executable(self, path, data):
-        await self.make_directory(path.parent)
-        await self.replace(path, data)
-
-    async def replace_readable(self, path, data):
-        self._check("replace_readable", path)
-        await self.make_directory(path.parent)
-        await self.replace(path, data)
-
     async def make_links(self, path, links):
         self._check("make_links", path)
         if path in self.content and self._links(path) != dict(links):
@@ -77,6 +71,21 @@ class MemoryFiles(Double):  # type: ignore[misc]
             self.content[path / name] = target.encode()
             self.targets[path / name] = target
 
+    async def make_tree(self, path, tree):
+        made = dict(self._tree(path, tree))
+        for each in made:
+            self._check("make_tree", each)
+        await self.make_directory(path.parent)
+        self.content |= made
+
+    def _tree(self, path, tree):
+        yield path, DIRECTORY
+        for name, entry in tree.entries.items():
+            if isinstance(entry, NewFile):
+                yield path / name, entry.data
+            else:
+                yield from self._tree(path / name, entry)
+
     def _links(self, path):
         return {each.name: target for each, target in self.targets.items() if each.parent == path}
 
@@ -84,23 +93,19 @@ class MemoryFiles(Double):  # type: ignore[misc]
         """A character device of somebody else's."""
         self.content[Path(path)], self.devices[Path(path)] = b"", (major, minor)
 
-    async def read_link(self, path):
-        self._check("read_link", path)
-        return self.targets.get(path)
-
     async def make_directory(self, path):
         self._check("make_directory", path)
         for directory in (path, *path.parents):
             self.content.setdefault(directory, DIRECTORY)
-
-    async def make_directory_for_boot(self, path):
-        await self.make_directory(path)
 
     async def list_directory(self, path):
         self._check("list_directory", path)
         if path not in self.content:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
         return tuple(sorted(each.name for each in self.content if each.parent == path and each != path))
+
+    async def find_in(self, root, path):
+        return find_in(root, path, self.targets.get)
 
     async def stat(self, path):
         return await self.lstat(path)
@@ -114,6 +119,12 @@ class MemoryFiles(Double):  # type: ignore[misc]
         size_bytes = 0 if is_directory else len(data)
         device = self.devices.get(path)
         return FileStat(kind=self._kind(path), size_bytes=size_bytes, mode=0o600, inode=1, mtime_ns=0, device=device)
+
+    async def stat_each(self, paths):
+        return tuple([await self.stat(path) for path in paths])
+
+    async def lstat_each(self, paths):
+        return tuple([await self.lstat(path) for path in paths])
 
     def _kind(self, path):
         if path in self.targets:
@@ -137,7 +148,8 @@ class MemoryFiles(Double):  # type: ignore[misc]
         self.content[target] = self.content.pop(source)
 
     async def free_bytes(self, path):
-        return 1 << 40
+        self._check("free_bytes", path)
+        return self.room_bytes
 
     async def remove_file(self, path):
         self._check("remove_file", path)
@@ -147,6 +159,9 @@ class MemoryFiles(Double):  # type: ignore[misc]
         self._check("remove_tree", path)
         for each in [each for each in self.content if each == path or path in each.parents]:
             del self.content[each]
+
+    async def unmount_below(self, path):
+        self._check("unmount_below", path)
 
     async def sync_tree(self, path):
         self._check("sync_tree", path)
@@ -159,3 +174,12 @@ class MemoryFiles(Double):  # type: ignore[misc]
     async def digest(self, path):
         self._check("digest", path)
         return blake3.blake3(self._file(path)).hexdigest()
+
+    async def digest_parts(self, path, *, part_bytes):
+        self._check("digest_parts", path)
+        data = self._file(path)
+        parts = [data[start : start + part_bytes] for start in range(0, len(data), part_bytes)]
+        return FileDigests(
+            blake3=blake3.blake3(data).hexdigest(),
+            parts=tuple(FilePart(size_bytes=len(part), blake3=blake3.blake3(part).hexdigest()) for part in parts),
+        )

@@ -12,17 +12,17 @@ import anyio
 import attrs
 
 from actors.assignment import Bundle, Container, Resources, Rootfs
-from actors.bundle.capabilities import Claims, claims_of
-from actors.bundle.config import Membership
-from actors.bundle.seccomp import flags_for
-from actors.bundle.writer import (
+from actors.bundle.activation_tree import (
+    ContainerFiles,
+    activation_tree,
     bundle_directory,
-    compose,
     confine_path,
-    write_bundle,
-    write_confine,
-    write_pause_bundle,
+    pause_bundle,
+    programs_for_claims,
 )
+from actors.bundle.capabilities import Claims, claims_of
+from actors.bundle.composing import compose_each
+from actors.bundle.seccomp import flags_for
 from actors.layout import StateDir
 from actors.ports import Ports
 from actors.runsc.activation import ContainerPlan, SandboxPlan, start_cold, start_restored
@@ -114,21 +114,22 @@ class Stage:
             container_ids=ids,
         )
         await ports.files.make_directory(self.state.actor(ACTOR).logs)
-        pause = await write_pause_bundle(ports.files, activation, hostname=ACTOR, machine=platform.machine())
-        await write_confine(ports.files, activation, machine=platform.machine())
-        plans = []
-        for container in containers:
-            config = await compose(
-                ports.files,
-                container,
-                membership=Membership(name=container.name, sandbox_id=ids[ROOT_CONTAINER]),
-                hostname=ACTOR,
-                claims=claims,
+        composed = await compose_each(
+            ports.files, containers, sandbox_id=ids[ROOT_CONTAINER], hostname=ACTOR, claims=claims
+        )
+        machine = platform.machine()
+        pause = pause_bundle(activation, hostname=ACTOR, machine=machine)
+        made = {name: ContainerFiles(config=config) for name, config in composed.items()}
+        await ports.files.make_tree(activation, activation_tree(pause, made, programs_for_claims(machine)))
+        plans = [
+            ContainerPlan(
+                name=name,
+                bundle=bundle_directory(activation, name),
+                log=self.state.actor(ACTOR).log(name),
+                env=tuple(config["process"].get("env") or ()),
             )
-            directory = await write_bundle(ports.files, bundle_directory(activation, container.name), config)
-            log = self.state.actor(ACTOR).log(container.name)
-            env = tuple(config["process"].get("env") or ())
-            plans.append(ContainerPlan(name=container.name, bundle=directory, log=log, env=env))
+            for name, config in composed.items()
+        ]
         runsc = Runsc(
             path=self.runsc,
             flags=flags,
@@ -138,7 +139,9 @@ class Stage:
             deadlines=deadlines,
             confine=None if claims is Claims.NONE else confine_path(activation),
         )
-        return runsc, SandboxPlan(record=record, pause_bundle=pause, containers=tuple(plans))
+        return runsc, SandboxPlan(
+            record=record, pause_bundle=bundle_directory(activation, ROOT_CONTAINER), containers=tuple(plans)
+        )
 
     async def start(self, *containers: Container) -> Sandbox:
         """Start an actor cold."""
@@ -196,7 +199,7 @@ def _threads() -> list[Path]:
     return [thread / "children" for thread in Path("/proc/self/task").iterdir()]
 
 
-async def wait_until(holds: Callable[[], bool], *, within_s: float = 10.0) -> None:
+async def wait_until(holds: Callable[[], bool], *, within_s: float = 60.0) -> None:
     """Look every 10 ms until something holds."""
     with anyio.fail_after(within_s):
         while not holds():

@@ -12,10 +12,13 @@ from actors.assignment import (
     Container,
     DesiredState,
     ExecAction,
+    OnLiveCuda,
     Resources,
     RestartPolicy,
     Rootfs,
+    SignalAction,
     SnapshotAt,
+    SnapshotScope,
     User,
     WakeupProbe,
     WorkerAssignment,
@@ -232,6 +235,9 @@ CHANGES = {
     "an unknown suspend scope": ({"spec__suspend": {"scope": "Half"}}, "InvalidValue", "spec.suspend.scope"),
     "an unknown onLiveCuda": ({"spec__suspend": {"onLiveCuda": "X"}}, "InvalidValue", "spec.suspend.onLiveCuda"),
     "an odd suspend uri": ({"spec__suspend": {"uri": "x"}}, "InvalidValue", "spec.suspend.uri"),
+    "a store of no kind": ({"spec__suspend": {"uri": "ftp://host/a"}}, "InvalidValue", "spec.suspend.uri"),
+    "a store and who asks": ({"spec__suspend": {"uri": "s3://me:pw@host/a"}}, "InvalidValue", "spec.suspend.uri"),
+    "a snapshot nowhere": ({"spec__snapshot": {"uri": "https://host/a/b"}}, "InvalidValue", "spec.snapshot.uri"),
     "data of no volumes": ({"spec__suspend": {"scope": "Data"}}, "NoDurableVolume", "spec.suspend.scope"),
     "a volume twice": (
         {"spec__durableVolumes": [{"name": "a"}, {"name": "a"}]}, "InvalidValue", "spec.durableVolumes",
@@ -332,3 +338,20 @@ def test_a_problem_error_prints_every_problem():
     with pytest.raises(ProblemError) as caught:
         admitted(document(metadata__uid="/", metadata__generation=0))
     assert [line.split(":")[0] for line in str(caught.value).splitlines()] == ["InvalidUid", "InvalidValue"]
+
+
+def test_hooks_are_a_command_or_a_signal():
+    lifecycle = {"preSuspend": {"exec": ["/bin/let-go", "all"]}, "postResume": {"signal": "SIGUSR1"}}
+    assignment = admitted(document(spec__lifecycle=lifecycle))
+    assert assignment.lifecycle.pre_suspend == ExecAction(("/bin/let-go", "all"))
+    assert assignment.lifecycle.post_resume == SignalAction("USR1")
+
+
+def test_data_alone_can_be_saved_of_an_actor_with_a_volume():
+    assignment = admitted(document(spec__durableVolumes=[{"name": "work"}], spec__suspend={"scope": "Data"}))
+    assert assignment.suspend.scope is SnapshotScope.DATA
+
+
+@pytest.mark.parametrize("wanted", OnLiveCuda)
+def test_each_way_to_meet_a_live_cuda_context_is_admitted(wanted):
+    assert admitted(with_spec(suspend={"onLiveCuda": str(wanted)})).suspend.on_live_cuda is wanted

@@ -121,6 +121,18 @@ BAD = {
     "a mount over the root": (
         {"volumeMounts": [{"name": "a", "mountPath": "//"}]}, "InvalidValue", "volumeMounts[0].mountPath",
     ),
+    "a mount that leads up": (
+        {"volumeMounts": [{"name": "a", "mountPath": "/a/../b"}]}, "InvalidValue", "volumeMounts[0].mountPath",
+    ),
+    "a mount with two slashes": (
+        {"volumeMounts": [{"name": "a", "mountPath": "/a//b"}]}, "InvalidValue", "volumeMounts[0].mountPath",
+    ),
+    "a mount among the devices": (
+        {"volumeMounts": [{"name": "a", "mountPath": "/dev/shm"}]}, "InvalidValue", "volumeMounts[0].mountPath",
+    ),
+    "a mount over what is ours": (
+        {"volumeMounts": [{"name": "a", "mountPath": "/run"}]}, "InvalidValue", "volumeMounts[0].mountPath",
+    ),
     "a mount without a name": ({"volumeMounts": [{"mountPath": "/a"}]}, "MissingField", "volumeMounts[0].name"),
     "an empty probe": ({"wakeupProbe": {}}, "MissingField", "wakeupProbe"),
     "a probe with a timeout alone": ({"wakeupProbe": {"timeoutSeconds": 1}}, "MissingField", "wakeupProbe"),
@@ -229,10 +241,25 @@ def test_a_probe_has_a_time(timeout, seconds):
     assert found == WakeupProbe(action=ExecAction(("a", "b")), timeout_s=seconds)
 
 
-def test_mounts_over_each_other_are_refused():
-    mounts = [{"name": "a", "mountPath": "/x"}, {"name": "b", "mountPath": "/x/"}]
-    content = document(spec__durableVolumes=[{"name": "a"}, {"name": "b"}], spec__containers__0__volumeMounts=mounts)
-    assert refusals(content) == [
-        ("InvalidValue", f"{AT}.volumeMounts[1].mountPath"),
-        ("NotSupported", "spec.durableVolumes"),
-    ]
+AB = [{"name": "a"}, {"name": "b"}]
+
+
+@pytest.mark.parametrize("second", ["/x", "/x/", "/x/y", "/"])
+def test_mounts_over_or_within_each_other_are_refused(second):
+    mounts = [{"name": "a", "mountPath": "/x"}, {"name": "b", "mountPath": second}]
+    content = document(spec__durableVolumes=AB, spec__containers__0__volumeMounts=mounts)
+    assert refusals(content) == [("InvalidValue", f"{AT}.volumeMounts[1].mountPath")]
+
+
+def test_a_volume_is_mounted_where_the_container_says():
+    mounts = [{"name": "a", "mountPath": "/data/"}, {"name": "b", "mountPath": "/database"}]
+    assignment = admitted(document(spec__durableVolumes=AB, spec__containers__0__volumeMounts=mounts))
+    assert assignment.durable_volumes == ("a", "b")
+    (container,) = assignment.containers
+    assert [(each.name, each.mount_path) for each in container.volume_mounts] == [("a", "/data"), ("b", "/database")]
+
+
+def test_containers_share_a_volume_at_places_of_their_own():
+    one = {"name": "one", "rootfs": "rootfs", "command": ["a"], "volumeMounts": [{"name": "a", "mountPath": "/a"}]}
+    two = {**one, "name": "two", "volumeMounts": [{"name": "a", "mountPath": "/shared/a"}]}
+    assert admitted(document(spec__durableVolumes=AB, spec__containers=[one, two]))

@@ -7,10 +7,24 @@ import attrs
 import pytest
 
 from actors.assignment import Container, DesiredState, Resources, Rootfs, User, WorkerAssignment
+from actors.bundle.activation_tree import (
+    ContainerFiles,
+    activation_tree,
+    bundle_directory,
+    confine_path,
+    cover_path,
+    identity_path,
+    pause_bundle,
+    programs_for_claims,
+    scratch_path,
+)
 from actors.bundle.capabilities import SETS, Claims, claims_of
+from actors.bundle.composing import compose_each
 from actors.bundle.config import Membership, container_config, hostname_of, pause_config
 from actors.bundle.mounts import Mount, normalised_options
-from actors.bundle.writer import bundle_directory, compose, write_bundle, write_pause_bundle
+from actors.confine_elf import confine_elf
+from actors.cover_elf import cover_elf
+from actors.ports import NewDirectory, NewFile
 from actors.strict_json import canonical
 from statemachine.problem import ProblemError
 from statemachine.reasons import Reason
@@ -122,16 +136,62 @@ def test_extra_mounts_come_last():
 # ---------------------------------------------------------------------------------------------------------- written
 
 
+ACTIVATION = Path("/s/a1")
+PAUSE = pause_bundle(ACTIVATION, hostname="trainer-7", machine="x86_64")
+
+
+def modes_of(tree, path=ACTIVATION):
+    """The modes of a tree, by the whole path."""
+    found = {path: tree.mode}
+    for name, entry in tree.entries.items():
+        found |= modes_of(entry, path / name) if isinstance(entry, NewDirectory) else {path / name: entry.mode}
+    return found
+
+
 @pytest.mark.anyio
 async def test_a_bundle_is_written_below_its_activation_and_its_rootfs_is_only_looked_at():
     files = MemoryFiles({"/images/web": DIRECTORY})
-    activation = Path("/s/a1")
     container = Container(name="web", source=ROOTFS)
-    document = await compose(files, container, membership=SUB, hostname="trainer-7", claims=Claims.NONE)
-    directory = await write_bundle(files, bundle_directory(activation, "web"), document)
+    composed = await compose_each(files, [container], sandbox_id="c0", hostname="trainer-7", claims=Claims.NONE)
+    made = {name: ContainerFiles(config=document) for name, document in composed.items()}
+    await files.make_tree(ACTIVATION, activation_tree(PAUSE, made))
+    directory = bundle_directory(ACTIVATION, "web")
     assert directory == Path("/s/a1/bundles/web")
-    assert files.content.pop(directory / "config.json") == (GOLDEN / "rootfs.json").read_bytes()
+    assert files.content[directory / "config.json"] == (GOLDEN / "rootfs.json").read_bytes()
     assert {path for path in files.content if Path("/images") in path.parents} == {Path("/images/web")}
+    assert {path.name for path in files.content if path.parent == ACTIVATION} == {"bundles"}
+
+
+@pytest.mark.anyio
+async def test_everything_of_an_activation_stands_where_it_is_said_to_be():
+    files, bare = MemoryFiles(), ContainerFiles(config={})
+    granted = attrs.evolve(bare, identity=b"which", is_covered=True)
+    programs = programs_for_claims("x86_64")
+    await files.make_tree(ACTIVATION, activation_tree(PAUSE, {"web": granted, "logger": bare}, programs))
+    assert files.content[confine_path(ACTIVATION)] == confine_elf("x86_64")
+    assert files.content[cover_path(ACTIVATION)] == cover_elf("x86_64")
+    assert files.content[identity_path(ACTIVATION, "web")] == b"which"
+    assert files.content[scratch_path(ACTIVATION, "web")] is DIRECTORY
+    for path in (identity_path(ACTIVATION, "logger"), scratch_path(ACTIVATION, "logger")):
+        assert path not in files.content
+    assert files.content[bundle_directory(ACTIVATION, "logger") / "config.json"] == canonical({})
+
+
+def test_only_what_a_containers_user_reads_or_runs_is_open_to_everybody():
+    granted = ContainerFiles(config={}, identity=b"which", is_covered=True)
+    modes = modes_of(activation_tree(PAUSE, {"web": granted}, programs_for_claims("x86_64")))
+    identity, rootfs = identity_path(ACTIVATION, "web"), bundle_directory(ACTIVATION, "pause") / "rootfs"
+    programs = {confine_path(ACTIVATION), cover_path(ACTIVATION), rootfs / "pause"}
+    open_to_all = {identity: 0o644} | dict.fromkeys(
+        {identity.parent, *programs, *(each.parent for each in programs)}, 0o755
+    )
+    assert {path: mode for path, mode in modes.items() if mode & 0o077} == open_to_all
+    assert {mode for path, mode in modes.items() if path not in open_to_all} == {0o600, 0o700}
+
+
+def test_what_may_hold_a_secret_is_in_no_representation():
+    made = ContainerFiles(config=config(Rootfs(path=Path("/i"), argv=("sh",), env=(("TOKEN", "s3cret"),))))
+    assert "s3cret" not in f"{made} {activation_tree(PAUSE, {'web': made})}"
 
 
 @pytest.mark.anyio
@@ -139,7 +199,7 @@ async def test_a_bundle_is_written_below_its_activation_and_its_rootfs_is_only_l
 async def test_a_rootfs_that_is_no_directory_is_refused_by_name(content):
     container = Container(name="web", source=ROOTFS)
     with pytest.raises(ProblemError) as refused:
-        await compose(MemoryFiles(content), container, membership=SUB, hostname="h", claims=Claims.NONE)
+        await compose_each(MemoryFiles(content), [container], sandbox_id="c0", hostname="h", claims=Claims.NONE)
     problem = refused.value.problem
     assert (problem.reason, problem.subject) == (Reason.ROOTFS_NOT_FOUND, "web")
     assert "/images/web" in problem.message
@@ -148,6 +208,13 @@ async def test_a_rootfs_that_is_no_directory_is_refused_by_name(content):
 @pytest.mark.anyio
 async def test_the_bundle_of_pause_has_its_program_in_it():
     files = MemoryFiles()
-    directory = await write_pause_bundle(files, Path("/s/a1"), hostname="trainer-7", machine="x86_64")
+    await files.make_tree(ACTIVATION, activation_tree(PAUSE, {}))
+    directory = bundle_directory(ACTIVATION, "pause")
     assert files.content[directory / "config.json"] == (GOLDEN / "pause.json").read_bytes()
     assert files.content[directory / "rootfs/pause"].startswith(b"\x7fELF")
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "/a", "a\0"])
+def test_a_name_that_leads_elsewhere_is_in_no_tree(name):
+    with pytest.raises(ValueError, match="no name in a directory"):
+        NewDirectory({name: NewFile(b"")})

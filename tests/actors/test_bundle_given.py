@@ -10,11 +10,11 @@ import pytest
 
 from actors.assignment import Bundle, Container, Resources
 from actors.bundle.capabilities import Claims
+from actors.bundle.composing import compose_each
 from actors.bundle.config import Membership
 from actors.bundle.given import CONFIG_BYTES_MAX, given_config, parse_config
 from actors.bundle.mounts import Mount
 from actors.bundle.seccomp import without_device_nodes
-from actors.bundle.writer import compose
 from actors.manifest import as_json, parse_manifest
 from actors.steps.bundles import prepare
 from actors.strict_json import canonical
@@ -289,7 +289,7 @@ def test_what_is_no_json_object_is_an_invalid_bundle(data):
 async def test_a_bundle_that_cannot_be_composed_has_its_reason(content, reason):
     container = Container(name="web", source=Bundle(BUNDLE))
     with pytest.raises(ProblemError) as refused:
-        await compose(MemoryFiles(content), container, membership=SUB, hostname="h", claims=Claims.NONE)
+        await compose_each(MemoryFiles(content), [container], sandbox_id="c0", hostname="h", claims=Claims.NONE)
     assert refused.value.problem.reason is reason
 
 
@@ -298,6 +298,6 @@ async def test_a_good_bundle_is_only_read():
     content = {"/given/web/config.json": json.dumps(SMALL).encode(), "/given/web/rootfs": DIRECTORY}
     files = MemoryFiles(content)
     container = Container(name="web", source=Bundle(BUNDLE))
-    document = await compose(files, container, membership=SUB, hostname="h", claims=Claims.NONE)
-    assert document["root"]["path"] == "/given/web/rootfs"
+    composed = await compose_each(files, [container], sandbox_id="c0", hostname="h", claims=Claims.NONE)
+    assert composed["web"]["root"]["path"] == "/given/web/rootfs"
     assert files.content == {Path(path): data for path, data in content.items()}

@@ -139,7 +139,7 @@ async def test_a_line_has_the_form_that_the_design_gives():
     written = await climbed()
     await written.journal.mark(Mark(step=Step.SUSPEND, mark="Paused"))
     base, *transitions, mark = written.lines
-    head = {"v", "seq", "at", "mono_s", "bootId"}
+    head = {"v", "seq", "at", "mono_s", "bootId", "generation"}
     assert set(base) == head | {"base", "since"}
     assert all(set(line) == head | {"from", "event", "to", "commands"} for line in transitions)
     assert all("type" in line["event"] and all("type" in each for each in line["commands"]) for line in transitions)

@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actors.assignment import SnapshotScope
-from actors.compatibility import compatibility
 from actors.manifest import (
     Manifest,
     RuntimeFacts,
     Shape,
     ShapeDevice,
+    ShapeMember,
     ShapeMount,
     ShapeUser,
     SnapshotContainer,
@@ -30,7 +30,6 @@ from actors.manifest import (
     write_manifest,
 )
 from actors.runsc.flags import GlobalFlags
-from actors.runsc.version import RuntimeVersion
 from actors.strict_json import canonical
 from statemachine.problem import ProblemError, Step
 from statemachine.reasons import Reason
@@ -52,6 +51,7 @@ shapes = st.builds(
     mounts=st.lists(st.builds(ShapeMount, destination=texts, type=texts, options=strings), max_size=2).map(tuple),
     devices=st.lists(st.builds(ShapeDevice, path=texts, type=texts), max_size=2).map(tuple),
     capabilities=strings,
+    others=st.none() | st.lists(st.builds(ShapeMember, name=texts, value=texts), max_size=2).map(tuple),
 )
 gpus = st.builds(SnapshotGpu, ordinal=counts, uuid=texts, model=texts, minor=counts, pci_bus_id=texts)
 containers = st.builds(
@@ -67,6 +67,15 @@ files_ = st.lists(
     max_size=3,
     unique_by=lambda file: file.name,
 ).map(tuple)
+
+
+def whole(manifest):
+    """The same with every file that its scope demands."""
+    others = [file for file in manifest.files if file.name not in manifest.demanded]
+    demanded = [SnapshotFile(name=name, size_bytes=5, blake3=DIGEST) for name in manifest.demanded]
+    return attrs.evolve(manifest, files=(*others, *demanded))
+
+
 manifests = st.builds(
     Manifest,
     actor=texts,
@@ -83,7 +92,9 @@ manifests = st.builds(
     containers=st.lists(containers, max_size=2).map(tuple),
     volumes=strings,
     files=files_,
-)
+    cpu_features=st.none() | strings,
+    cuda_checkpoint=st.none() | texts,
+).map(whole)
 
 MANIFEST = Manifest(
     actor="u1",
@@ -94,6 +105,7 @@ MANIFEST = Manifest(
     greenroom="0.1.0",
     boot_id="b",
     arch="x86_64",
+    cpu_features=("avx2", "sse4_2"),
     runsc=RuntimeFacts(version="0.0~20240729.0", sha256=DIGEST, platform="systrap", flags=GlobalFlags().as_list()),
     driver=None,
     toolkit=None,
@@ -108,7 +120,10 @@ MANIFEST = Manifest(
         SnapshotContainer(name="init", image_digest="sha256:x", shape=shape_of(config()), gpus=(), exited=0),
     ),
     volumes=("work",),
-    files=(SnapshotFile(name="pages.img", size_bytes=5, blake3=DIGEST),),
+    files=tuple(
+        SnapshotFile(name=name, size_bytes=5, blake3=DIGEST)
+        for name in ("checkpoint.img", "pages.img", "pages_meta.img", "volumes.tar")
+    ),
 )
 
 
@@ -120,14 +135,14 @@ def test_a_manifest_reads_back(manifest):
 def test_its_members_are_those_of_format_1():
     document = as_json(MANIFEST)
     assert list(document) == [
-        *("v", "actor", "id", "createdAt", "generation", "scope", "greenroom", "bootId", "arch", "runsc", "driver"),
-        *("toolkit", "containers", "volumes", "files"),
+        *("v", "actor", "id", "createdAt", "generation", "scope", "greenroom", "bootId", "arch", "cpuFeatures"),
+        *("runsc", "driver", "toolkit", "cudaCheckpoint", "containers", "volumes", "files"),
     ]
     assert list(document["runsc"]) == ["version", "sha256", "platform", "flags"]
     assert list(document["containers"][0]) == ["name", "imageDigest", "shape", "gpus", "exited"]
-    assert list(document["containers"][0]["shape"]) == ["args", "user", "mounts", "devices", "capabilities"]
+    assert list(document["containers"][0]["shape"]) == ["args", "user", "mounts", "devices", "capabilities", "others"]
     assert list(document["containers"][0]["gpus"][0]) == ["ordinal", "uuid", "model", "minor", "pciBusId"]
-    assert document["files"] == [{"name": "pages.img", "size": 5, "blake3": DIGEST}]
+    assert document["files"][1] == {"name": "pages.img", "size": 5, "blake3": DIGEST}
     assert MANIFEST.restorable == ("web",)
 
 
@@ -188,6 +203,8 @@ def changed(*way, value):
         (changed("scope", value="Half"), "scope"),
         (changed("driver", value=5), "driver"),
         (changed("volumes", value="work"), "volumes"),
+        (changed("cpuFeatures", value="avx2"), "cpu_features"),
+        (changed("cpuFeatures", 0, value=2), "cpu_features"),
         (changed("volumes", value={"work": 1}), "volumes"),
         (changed("containers", value=None), "containers"),
         (changed("containers", 0, value="web"), "containers"),
@@ -210,6 +227,41 @@ def test_a_damaged_manifest_is_a_corrupt_snapshot_and_says_where(data, says):
     assert failed.value.problem.reason is Reason.SNAPSHOT_CORRUPT
     assert failed.value.problem.subject == str(PATH)
     assert says in failed.value.problem.message
+
+
+FULL, DATA = SnapshotScope.FULL, SnapshotScope.DATA
+IMAGE = ("checkpoint.img", "pages_meta.img", "pages.img")
+
+
+@pytest.mark.parametrize(
+    ("scope", "volumes", "demanded"),
+    [
+        (FULL, (), IMAGE),
+        (FULL, ("work",), (*IMAGE, "volumes.tar")),
+        (DATA, ("work",), ("volumes.tar",)),
+        (DATA, (), ("volumes.tar",)),
+    ],
+)
+@pytest.mark.parametrize("how", ["not named", "empty"])
+def test_a_snapshot_without_a_file_that_its_scope_demands_is_corrupt_whatever_its_other_files(
+    scope, volumes, demanded, how
+):
+    good = whole(attrs.evolve(MANIFEST, scope=scope, volumes=volumes, files=()))
+    assert tuple(file.name for file in good.files) == demanded
+    assert parse_manifest(canonical(as_json(good)), path=PATH) == good
+    for name in demanded:
+        files = [file for file in good.files if file.name != name]
+        if how == "empty":
+            files.append(SnapshotFile(name=name, size_bytes=0, blake3=DIGEST))
+        with pytest.raises(ProblemError) as failed:
+            parse_manifest(canonical(as_json(attrs.evolve(good, files=tuple(files)))), path=PATH)
+        assert failed.value.problem.reason is Reason.SNAPSHOT_CORRUPT
+        assert f"no {name}" in failed.value.problem.message
+
+
+def test_a_manifest_that_says_nothing_of_the_processor_is_read_all_the_same():
+    assert parse_manifest(changed("cpuFeatures", value=DIRECTORY), path=PATH).cpu_features is None
+    assert parse_manifest(changed("cpuFeatures", value=None), path=PATH).cpu_features is None
 
 
 @given(st.binary(max_size=200), st.integers(0), st.integers(0, 40))
@@ -253,55 +305,15 @@ def test_a_plain_name_leads_nowhere_else(name, plain):
     assert is_plain_name(name) is plain
 
 
-# ------------------------------------------------------------------------------------------------------ compatibility
-
-
-@pytest.mark.parametrize(
-    ("change", "subject"),
-    [
-        ({}, None),
-        ({"containers": ["init", "web"]}, None),
-        ({"arch": "aarch64"}, "arch"),
-        ({"flags": GlobalFlags(platform="ptrace")}, "platform"),
-        ({"flags": GlobalFlags(network="sandbox")}, "flags"),
-        ({"flags": GlobalFlags(extra=("--nvproxy",))}, "flags"),
-        ({"runtime": RuntimeVersion(text="release-20260810.0", date=20260810)}, "runsc"),
-        ({"runtime": RuntimeVersion(text="release-20240729.0", date=20240729)}, None),
-        ({"containers": ["web"]}, "containers"),
-        ({"containers": ["web", "init", "more"]}, "containers"),
-        ({"containers": [], "arch": "aarch64"}, "arch"),
-    ],
-)
-def test_what_differs_is_named_the_most_fundamental_first(change, subject):
-    here = {
-        "runtime": RuntimeVersion(text="0.0~20240729.0", date=20240729),
-        "flags": GlobalFlags(),
-        "arch": "x86_64",
-        "containers": ["web", "init"],
-    }
-    problem = compatibility(MANIFEST, **{**here, **change})
-    if subject is None:
-        assert problem is None
-    else:
-        assert problem is not None
-        assert (problem.reason, problem.subject) == (Reason.SNAPSHOT_INCOMPATIBLE, subject)
-        assert bool(problem.detail) is (len(change) > 1 or subject == "platform")
-
-
-def test_a_snapshot_of_which_nothing_lives_is_not_restored():
-    ended = attrs.evolve(MANIFEST, containers=tuple(attrs.evolve(each, exited=0) for each in MANIFEST.containers))
-    runtime = RuntimeVersion(text="0.0~20240729.0", date=20240729)
-    problem = compatibility(ended, runtime=runtime, flags=GlobalFlags(), arch="x86_64", containers=["web", "init"])
-    assert problem is not None
-    assert problem.reason is Reason.SNAPSHOT_INCOMPATIBLE
-
-
 def test_the_shape_of_a_container_comes_from_its_document():
     shape = shape_of(config())
     assert shape.args == ("serve", "--on")
     assert shape.user == ShapeUser(uid=1000, gid=1001, additional_gids=(4, 5))
     assert shape.mounts[0] == ShapeMount(destination="/proc", type="proc", options=("nodev", "noexec", "nosuid"))
     assert "CAP_CHOWN" in shape.capabilities
+    others = {each.name: each.value for each in shape.others or ()}
+    assert list(others) == ["cwd", "namespaces", "rlimits"]
+    assert (others["cwd"], others["namespaces"]) == ('"/app"', '["ipc", "mount", "network", "pid", "uts"]')
     with_device = config()
     with_device["linux"]["devices"] = [{"path": "/dev/x", "type": "c", "major": 1, "minor": 3}]
     assert shape_of(with_device) == attrs.evolve(shape, devices=(ShapeDevice(path="/dev/x", type="c"),))

@@ -3,31 +3,17 @@
 import pytest
 
 from actors import not_built
-from actors.assignment import Egress, HttpGetAction, SignalAction, TcpSocketAction
+from actors.assignment import Egress, HttpGetAction, TcpSocketAction
 from actors.not_built import NOT_BUILT, Feature
 from tests.actors.assignments import admitted, document, problems
 
 F = Feature
-MOUNT = [{"name": "work", "mountPath": "/data"}]
-VOLUMES = [{"name": "work"}]
 PORTS = {"ports": [{"containerPort": 8080, "workerPort": 80}]}
 IN_CONTAINER = "spec__containers__0__"
 AT = "spec.containers[0]"
 ASKING = [
     ({"spec__network": PORTS}, [(F.NETWORK_PORTS, "spec.network.ports")]),
     ({"spec__network": {"egress": "Deny"}}, [(F.NETWORK_EGRESS, "spec.network.egress")]),
-    ({"spec__lifecycle": {"preSuspend": {"exec": ["sync"]}}}, [(F.LIFECYCLE_HOOKS, "spec.lifecycle.preSuspend")]),
-    ({"spec__lifecycle": {"postResume": {"signal": "SIGUSR1"}}}, [(F.LIFECYCLE_HOOKS, "spec.lifecycle.postResume")]),
-    ({"spec__durableVolumes": VOLUMES}, [(F.DURABLE_VOLUMES, "spec.durableVolumes")]),
-    ({f"{IN_CONTAINER}volumeMounts": MOUNT, "spec__durableVolumes": VOLUMES},
-     [(F.VOLUME_MOUNTS, f"{AT}.volumeMounts"), (F.DURABLE_VOLUMES, "spec.durableVolumes")]),
-    ({"spec__durableVolumes": VOLUMES, "spec__suspend": {"scope": "Data"}},
-     [(F.DURABLE_VOLUMES, "spec.durableVolumes"), (F.DATA_SNAPSHOTS, "spec.suspend.scope")]),
-    ({"spec__suspend": {"onLiveCuda": "Wait"}}, [(F.LIVE_CUDA_SUSPEND, "spec.suspend.onLiveCuda")]),
-    ({"spec__suspend": {"onLiveCuda": "Checkpoint"}}, [(F.LIVE_CUDA_SUSPEND, "spec.suspend.onLiveCuda")]),
-    ({"spec__suspend": {"uri": "s3://bucket/a"}}, [(F.SNAPSHOT_UPLOAD, "spec.suspend.uri")]),
-    ({"spec__suspend": {"uri": "file:///a"}}, [(F.SNAPSHOT_UPLOAD, "spec.suspend.uri")]),
-    ({"spec__snapshot": {"uri": "s3://bucket/a"}}, [(F.SNAPSHOT_DOWNLOAD, "spec.snapshot.uri")]),
     ({f"{IN_CONTAINER}wakeupProbe": {"httpGet": {"port": 80}}}, [(F.HTTP_PROBES, f"{AT}.wakeupProbe.httpGet")]),
     ({f"{IN_CONTAINER}wakeupProbe": {"tcpSocket": {"port": 80}}}, [(F.TCP_PROBES, f"{AT}.wakeupProbe.tcpSocket")]),
 ]  # fmt: skip
@@ -61,20 +47,14 @@ def test_what_will_be_built_is_decoded_already(everything_is_built):
     assignment = admitted(
         document(
             spec__network={**PORTS, "egress": "Deny"},
-            spec__lifecycle={"preSuspend": {"signal": "SIGUSR1"}},
-            spec__durableVolumes=VOLUMES,
-            spec__containers__0__volumeMounts=[{"name": "work", "mountPath": "/data/"}],
             spec__containers__0__wakeupProbe={"httpGet": {"path": "ready?x=1", "port": 80}},
         )
     )
     (container,) = assignment.containers
     assert container.wakeup_probe is not None
     assert container.wakeup_probe.action == HttpGetAction(path="/ready?x=1", port=80)
-    assert [(mount.name, mount.mount_path) for mount in container.volume_mounts] == [("work", "/data")]
     assert assignment.network.egress is Egress.DENY
     assert [(port.container_port, port.worker_port) for port in assignment.network.ports] == [(8080, 80)]
-    assert assignment.lifecycle.pre_suspend == SignalAction("USR1")
-    assert assignment.durable_volumes == ("work",)
 
 
 def test_a_socket_probe_is_decoded_already(everything_is_built):
@@ -87,8 +67,6 @@ def test_a_socket_probe_is_decoded_already(everything_is_built):
     "fields",
     [
         {"network": {"ports": [], "egress": "Allow"}},
-        {"lifecycle": {}},
-        {"durableVolumes": []},
         {"suspend": {"scope": "Full", "onLiveCuda": "Refuse"}},
         {"snapshot": {"uri": "file:///snapshots/a"}},
     ],

@@ -44,7 +44,7 @@ async def test_what_is_proven_is_durable_and_verifies():
     proven = await prove(files, HERE)
     assert proven == expected()
     assert files.synced == [HERE]
-    await verify(files, HERE, attrs.evolve(MANIFEST, files=proven))
+    await verify(files, HERE, attrs.evolve(MANIFEST, volumes=(), files=proven))
 
 
 async def test_further_files_become_part_of_the_snapshot_and_files_that_come_later_do_not():
@@ -53,7 +53,7 @@ async def test_further_files_become_part_of_the_snapshot_and_files_that_come_lat
     proven = await prove(files, HERE)
     assert proven == expected({**CONTENT, "volumes.tar": b""})
     files.content[HERE / "manifest.json"] = files.content[HERE / "note"] = b"x"
-    await verify(files, HERE, attrs.evolve(MANIFEST, files=proven))
+    await verify(files, HERE, attrs.evolve(MANIFEST, volumes=(), files=proven))
 
 
 async def test_syncing_and_hashing_overlap():
@@ -119,14 +119,20 @@ async def test_files_that_cannot_be_made_durable_are_a_problem(operation, path, 
     ],
 )
 async def test_a_file_that_differs_is_named(files, says):
-    [problem] = await refused(verify(files, HERE, attrs.evolve(MANIFEST, files=expected())))
+    [problem] = await refused(verify(files, HERE, attrs.evolve(MANIFEST, volumes=(), files=expected())))
     assert (problem.reason, problem.subject) == (Reason.SNAPSHOT_CORRUPT, str(HERE / "pages.img"))
     assert problem.message.startswith(f"snapshot {HERE.name}: {says}")
 
 
+async def test_a_file_that_no_full_snapshot_is_without_is_missing_though_the_manifest_does_not_name_it():
+    some = tuple(file for file in expected() if file.name != "pages.img")
+    [problem] = await refused(verify(saved(), HERE, attrs.evolve(MANIFEST, volumes=(), files=some)))
+    assert (problem.reason, problem.subject) == (Reason.SNAPSHOT_CORRUPT, str(HERE / "pages.img"))
+
+
 async def test_every_file_that_differs_is_named_in_the_manifests_order():
     files = saved(pages_img=b"x" * 500, checkpoint_img=b"STATE")
-    problems = await refused(verify(files, HERE, attrs.evolve(MANIFEST, files=expected())))
+    problems = await refused(verify(files, HERE, attrs.evolve(MANIFEST, volumes=(), files=expected())))
     assert [Path(problem.subject).name for problem in problems] == ["checkpoint.img", "pages.img"]
 
 
@@ -134,5 +140,5 @@ async def test_every_file_that_differs_is_named_in_the_manifests_order():
 async def test_a_file_that_cannot_be_read_cannot_be_believed(operation):
     files = saved()
     files.fail(operation, HERE / "pages.img", errno.EIO)
-    [problem] = await refused(verify(files, HERE, attrs.evolve(MANIFEST, files=expected())))
+    [problem] = await refused(verify(files, HERE, attrs.evolve(MANIFEST, volumes=(), files=expected())))
     assert problem.reason is Reason.SNAPSHOT_CORRUPT

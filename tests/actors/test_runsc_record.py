@@ -8,6 +8,8 @@ from typing import Any
 import attrs
 import pytest
 
+from actors.gpu.desk import SpecFacts
+from actors.manifest import Shape, ShapeMount, ShapeUser
 from actors.ports import DeadlineExceededError, Exit, Finished, ProcessIdentity
 from actors.runsc.answers import (
     ContainerState,
@@ -19,6 +21,7 @@ from actors.runsc.answers import (
     parse_processes,
     parse_state,
 )
+from actors.runsc.belongings import Belongings, Granted
 from actors.runsc.flags import GlobalFlags
 from actors.runsc.gofers import gofer_pid, parse_gofer_pid, state_file
 from actors.runsc.ids import fresh_activation, fresh_container_ids
@@ -27,7 +30,9 @@ from actors.runsc.version import Flavour, RuntimeVersion, runtime_version
 from statemachine.problem import ProblemError, Step
 from statemachine.reasons import Reason
 from tests.actors.doubles import Double
+from tests.actors.memory_files import DIRECTORY as DIRECTORY_THERE
 from tests.actors.memory_files import MemoryFiles
+from tests.gpu.making import gpu
 
 RECORD = SandboxRecord(
     activation="a1",
@@ -40,6 +45,19 @@ RECORD = SandboxRecord(
     sandbox=ProcessIdentity(pid=10, start_ticks=20),
     gofers={"pause": ProcessIdentity(pid=11, start_ticks=20)},
 )
+BELONGINGS = Belongings(
+    runtime_sha256="00",
+    granted=(Granted("web", (gpu(3), gpu(1))), Granted("log", ())),
+    spec=SpecFacts(identity="0" * 16, driver="550.90.07"),
+    left_out={
+        "once": Shape(
+            args=("true",), user=ShapeUser(uid=1, gid=2), devices=(),
+            mounts=(ShapeMount(destination="/x", type="bind", options=("ro",)),),
+            capabilities=("CAP_KILL",),
+        )
+    },
+    doubted=("web",),
+)  # fmt: skip
 DIRECTORY = Path("/s/a1")
 
 
@@ -74,11 +92,20 @@ def test_ids_that_could_be_mistaken_for_each_other_are_refused(ids):
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("record", [RECORD, attrs.evolve(RECORD, sandbox=None, gofers={})])
-async def test_a_record_reads_back(record):
+@pytest.mark.parametrize(
+    ("record", "version"),
+    [
+        (RECORD, 1),
+        (attrs.evolve(RECORD, sandbox=None, gofers={}), 1),
+        (attrs.evolve(RECORD, belongings=Belongings(runtime_sha256="00")), 2),
+        (attrs.evolve(RECORD, belongings=BELONGINGS), 2),
+    ],
+)
+async def test_a_record_reads_back(record, version):
     files = MemoryFiles()
+    await files.make_directory(DIRECTORY)
     await write_record(files, DIRECTORY, record)
-    assert json.loads(files.content[DIRECTORY / "sandbox.json"])["v"] == 1
+    assert json.loads(files.content[DIRECTORY / "sandbox.json"])["v"] == version
     assert await read_record(files, DIRECTORY) == record
     assert record.root_id == "c0"
 
@@ -99,7 +126,10 @@ def changed(**members):
         (b"", Reason.STATE_CORRUPT),
         (b"[]", Reason.STATE_CORRUPT),
         (b"{}", Reason.STATE_CORRUPT),
-        (changed(v=2), Reason.NEWER_FORMAT),
+        (changed(v=3), Reason.NEWER_FORMAT),
+        (changed(v=2), Reason.STATE_CORRUPT),
+        (changed(v=2, belongings={}), Reason.STATE_CORRUPT),
+        (changed(v=2, belongings={"runtimeSha256": "0", "granted": [{"container": "web"}]}), Reason.STATE_CORRUPT),
         (changed(v="1"), Reason.STATE_CORRUPT),
         (changed(containers={"web": "c1"}), Reason.STATE_CORRUPT),
         (changed(containers={"pause": 1}), Reason.STATE_CORRUPT),
@@ -122,13 +152,21 @@ async def test_a_member_that_is_new_is_passed_over():
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize(("operation", "path"), [("make_directory", "/s/a1"), ("replace", "/s/a1/sandbox.json")])
-async def test_a_record_that_cannot_be_written_is_a_problem_of_the_step(operation, path):
-    files = MemoryFiles()
-    files.fail(operation, path, errno.EROFS)
+async def test_a_record_that_cannot_be_written_is_a_problem_of_the_step():
+    files = MemoryFiles({DIRECTORY: DIRECTORY_THERE})
+    files.fail("replace", DIRECTORY / "sandbox.json", errno.EROFS)
     with pytest.raises(ProblemError) as failed:
         await write_record(files, DIRECTORY, RECORD, step=Step.RESTORE)
     assert (failed.value.problem.step, failed.value.problem.reason) == (Step.RESTORE, Reason.STATE_UNWRITABLE)
+
+
+@pytest.mark.anyio
+async def test_an_activation_whose_directory_is_gone_gets_none_that_holds_a_record_alone():
+    files = MemoryFiles()
+    with pytest.raises(ProblemError) as failed:
+        await write_record(files, DIRECTORY, RECORD)
+    assert failed.value.problem.reason is Reason.STATE_UNWRITABLE
+    assert not files.content
 
 
 # ------------------------------------------------------------------------------------------------------------- versions
@@ -213,6 +251,15 @@ def test_only_the_oldest_flavour_restores_what_another_build_saved(here, there, 
     version = RuntimeVersion.of(here)
     assert version is not None
     assert version.can_restore(there) is can
+
+
+@pytest.mark.parametrize(
+    ("text", "knows"), [("0.0~20240729.0", False), ("release-20260820.0", False), ("release-20260905.0", True)]
+)
+def test_a_runsc_is_told_to_pass_over_another_spec_only_where_it_is_known_to_compare_it(text, knows):
+    version = RuntimeVersion.of(text)
+    assert version is not None
+    assert bool(version.forcing_flags) is knows
 
 
 # -------------------------------------------------------------------------------------------------------------- answers

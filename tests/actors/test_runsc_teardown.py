@@ -3,6 +3,7 @@
 import errno
 import signal
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
@@ -104,7 +105,7 @@ async def test_processes_that_keep_coming_back_are_given_up():
 
 async def test_a_directory_that_cannot_be_removed_is_named():
     processes, files = world()
-    files.fail("remove_tree", ACTIVATION, errno.EBUSY)
+    files.fail("remove_tree", ACTIVATION, errno.EROFS)
     with pytest.raises(ProblemError) as failed:
         await end_activation(processes, files, ACTIVATION)
     assert (failed.value.problem.reason, failed.value.problem.subject) == (Reason.STATE_UNWRITABLE, "a1")
@@ -146,3 +147,25 @@ async def test_leftovers_are_found_by_process_and_by_directory_and_foreign_roots
         Leftover(activation="gone", processes=(identity(7),)),
     )
     assert await find_leftovers(ScriptedProcesses(), MemoryFiles(), Path("/s")) == ()
+
+
+@pytest.mark.parametrize("stays", [False, True])
+async def test_what_runsc_has_mounted_in_its_root_is_unmounted_and_nothing_is_removed_through_it(stays):
+    files: Any = MemoryFiles({ACTIVATION: DIRECTORY})
+    processes, unmounted = ScriptedProcesses(), []
+    files.fail("remove_tree", ACTIVATION, errno.EBUSY)
+
+    async def unmount_below(path):
+        unmounted.append(path)
+        if not stays:
+            files.failures.clear()
+
+    files.unmount_below = unmount_below
+    if stays:
+        with pytest.raises(ProblemError) as failed:
+            await end_activation(processes, files, ACTIVATION)
+        assert failed.value.problem.reason is Reason.STATE_UNWRITABLE
+    else:
+        await end_activation(processes, files, ACTIVATION)
+        assert ACTIVATION not in files.content
+    assert unmounted == [ACTIVATION / "runsc"]

@@ -104,6 +104,12 @@ def test_what_is_kept_is_bounded_and_a_long_line_keeps_both_its_ends():
             Reason.OPEN_DELETED_FILE,
             "held open",
         ),
+        ("checkpoint failed: can't save with live nvproxy clients", Reason.LIVE_CUDA_CONTEXT, "a CUDA context is open"),
+        (
+            "checkpoint failed: nvproxy: object handle 0x1:0x2 (class 0x80, type *nvproxy.x) is not restorable",
+            Reason.LIVE_CUDA_CONTEXT,
+            "a CUDA context is open",
+        ),
         (
             'connecting to control server at PID 12: connecting to "/r/runsc-c.sock": connection refused',
             Reason.SANDBOX_DIED,

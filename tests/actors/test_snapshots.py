@@ -4,9 +4,11 @@ import errno
 from pathlib import Path
 
 import pytest
+from blake3 import blake3
 
 from actors.assignment import SnapshotScope
 from actors.manifest import (
+    CHECKPOINT_FILES,
     MANIFEST_NAME,
     Manifest,
     RuntimeFacts,
@@ -35,10 +37,12 @@ from tests.fakes.performer import a_snapshot
 pytestmark = pytest.mark.anyio
 
 HOME = Path("/state/actors/a1/snapshots")
+PAGE = blake3(b"page").hexdigest()
 ONE, TWO, THREE, FOUR = (a_snapshot(number).id for number in (1, 2, 3, 4))
 
 
-def a_manifest(snapshot_id, created_at="2026-11-29T15:00:00.000Z", exited=None):
+def a_manifest(snapshot_id, created_at="2026-11-29T15:00:00.000Z", exited=None, digest=PAGE):
+    """Of an actor whose checkpoint files all say the same four bytes."""
     shape = Shape(args=("/bin/app",), user=ShapeUser(uid=0, gid=0), mounts=(), devices=(), capabilities=())
     return Manifest(
         actor="a1", id=snapshot_id, created_at=created_at, generation=1, scope=SnapshotScope.FULL, greenroom="0.1.0",
@@ -46,18 +50,13 @@ def a_manifest(snapshot_id, created_at="2026-11-29T15:00:00.000Z", exited=None):
         runsc=RuntimeFacts(version="release-1", sha256="0" * 64, platform="systrap", flags=()),
         driver=None, toolkit=None, volumes=(),
         containers=(SnapshotContainer(name="main", image_digest=None, shape=shape, gpus=(), exited=exited),),
-        files=(
-            SnapshotFile(
-                name="pages.img",
-                size_bytes=4,
-                blake3="d8c51ee3e15adbb8fb2dd8ee3a8b5d7c1c0bb2e0e9a5e10f61d5e6ea7a12cd9f",
-            ),
-        ),
+        files=tuple(SnapshotFile(name=name, size_bytes=4, blake3=digest) for name in CHECKPOINT_FILES),
     )  # fmt: skip
 
 
 async def a_snapshot_in(files, name, *, created_at, home=HOME, snapshot_id=None):
-    files.put(home / name / "pages.img", b"page")
+    for each in CHECKPOINT_FILES:
+        files.put(home / name / each, b"page")
     await write_manifest(files, home / name, a_manifest(snapshot_id or name, created_at))
 
 
@@ -156,7 +155,7 @@ async def test_what_is_left_of_a_removal_that_was_cut_off_is_no_snapshot():
     files = await three()
     files.fail("remove_tree", "*", errno.EIO)
     await prune(files, HOME, proven=THREE)
-    assert set(files.below(HOME / ONE)) == {"pages.img", REMOVED_NAME}
+    assert set(files.below(HOME / ONE)) == {*CHECKPOINT_FILES, REMOVED_NAME}
 
 
 @pytest.mark.parametrize(
@@ -191,6 +190,8 @@ async def test_a_manifest_with_an_impossible_time_is_still_a_snapshot(created_at
 async def test_a_snapshot_is_verified_when_it_is_named():
     files = FakeFiles()
     await a_snapshot_in(files, ONE, created_at="")
+    assert (await find_snapshot(files, uri_of(HOME / ONE), step=Step.ADMISSION)).id == ONE
+    files.put(HOME / ONE / "pages.img", b"PAGE")
     with pytest.raises(ProblemError) as caught:
         await find_snapshot(files, uri_of(HOME / ONE), step=Step.ADMISSION)
     assert caught.value.problem.reason is Reason.SNAPSHOT_CORRUPT

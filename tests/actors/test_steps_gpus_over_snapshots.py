@@ -12,7 +12,7 @@ from actors.steps.performer import Steps
 from actors.steps.suspend import save_snapshot
 from statemachine import commands as c
 from statemachine import events as e
-from statemachine.actor import Actor, ContainerFate, Resource
+from statemachine.actor import Actor, ContainerFate, OnDifference, Resource
 from statemachine.problem import Step
 from statemachine.reasons import Reason
 from statemachine.states import State
@@ -24,7 +24,6 @@ from tests.actors.gpu_stage import (
     gpu_stage,
     identity_of,
     nodes_of,
-    problem_of,
     put_nodes,
     with_common,
 )
@@ -51,9 +50,9 @@ def running(stage, *, exited=None):
     return Actor(state=State.SUSPENDING, containers=fates)
 
 
-async def refusal_of(stage, snapshot):
+async def refusal_of(stage, snapshot, **more):
     """Why the snapshot must not be restored, as inject answers."""
-    *_, refused = await bring_up(stage, origin=snapshot)
+    *_, refused = await bring_up(stage, origin=snapshot, **more)
     assert isinstance(refused, e.RestoreRefused)
     return refused.problem
 
@@ -139,19 +138,18 @@ async def test_the_mounts_are_the_snapshots_from_where_the_files_are_today():
     assert now["/usr/lib64/libold.so.1"]["source"] == "/new/old"
 
 
-async def test_a_mount_that_is_missing_today_is_refused_and_leaves_nothing_once_it_is_rolled_back():
+@pytest.mark.parametrize("on_difference", OnDifference)
+async def test_a_mount_that_is_missing_today_is_refused_before_anything_is_made_and_cannot_be_forced(on_difference):
     stage = gpu_stage(trainer=1, desk=with_common(mounts=(LIBRARY, SOCKET)))
     snapshot = await suspended(stage)
     stage.gpus = a_desk(*MINORS)
-    problem = await problem_of(bring_up(stage, origin=snapshot))
+    problem = await refusal_of(stage, snapshot, on_difference=on_difference)
     assert (problem.step, problem.reason, problem.subject) == (
         Step.RESTORE,
         Reason.MOUNT_MISSING,
-        "/run/nvidia-persistenced/socket",
+        "trainer: mount /run/nvidia-persistenced/socket",
     )
-    actor = attrs.evolve(an_actor(), origin=snapshot)
-    rolled_back = await Steps(stage).perform(c.RollBack(undo=UNDO), actor)
-    assert rolled_back == e.RolledBack(origin=e.OriginVerdict.GOOD)
+    assert stage.activation is None
     assert not stage.ports.files.below(stage.state_dir.sandboxes)
 
 
@@ -159,7 +157,7 @@ OTHER_PODS = {
     "a driver": (lambda: a_desk(*OTHER, driver="580.65"), "driver", "570.1", "580.65"),
     "a model": (
         lambda: FakeDesk([gpu(10), gpu(11, model="NVIDIA A100"), gpu(12)], a_desk(*OTHER).kept),
-        "trainer",
+        "trainer: GPU 1",
         "NVIDIA H100",
         "NVIDIA A100",
     ),
@@ -180,6 +178,28 @@ async def test_another_pod_on_which_it_cannot_run_is_refused_before_anything_is_
     assert stage.activation is None
 
 
+def with_arguments(stage, *argv):
+    """The actor's assignment, with other arguments for its first container."""
+    first, *others = stage.assignment.containers
+    changed = attrs.evolve(first, source=attrs.evolve(first.source, argv=argv))
+    return attrs.evolve(stage.assignment, containers=(changed, *others))
+
+
+async def test_other_arguments_beside_a_grant_are_refused_before_anything_is_made_and_forced_where_wished():
+    stage = gpu_stage(**CLAIMS)
+    snapshot = await suspended(stage)
+    stage.assignment = with_arguments(stage, "/bin/app", "--new")
+    problem = await refusal_of(stage, snapshot)
+    assert (problem.reason, problem.subject) == (Reason.BUNDLE_CHANGED, "trainer: argument 1")
+    assert stage.activation is None
+    answers = await bring_up(stage, origin=snapshot, on_difference=OnDifference.FORCE)
+    assert answers[-1] == e.EditsInjected()
+    command = c.RestoreSandbox(snapshot=snapshot)
+    # Once all is injected, restore finds the same.
+    refused: Any = await Steps(stage).perform(command, an_actor())
+    assert refused.problem.subject == "trainer: argument 1"
+
+
 @pytest.mark.parametrize(("trainer", "eval_"), [(1, 1), (3, 1), (1, 2), (2, 0)])
 async def test_another_number_of_gpus_than_in_the_snapshot_is_refused_before_anything_is_made(trainer, eval_):
     stage = gpu_stage(**CLAIMS)
@@ -188,7 +208,8 @@ async def test_another_number_of_gpus_than_in_the_snapshot_is_refused_before_any
     stage.assignment = other.assignment
     problem = await refusal_of(stage, snapshot)
     assert (problem.step, problem.reason) == (Step.RESTORE, Reason.SNAPSHOT_INCOMPATIBLE)
-    assert problem.subject in {"trainer", "eval"}
+    assert problem.subject in {"trainer: GPUs", "eval: GPUs"}
+    assert "cannot be forced" in problem.hint
     assert stage.activation is None
 
 

@@ -19,11 +19,14 @@ from tests.fakes.performer import failing
 
 pytestmark = pytest.mark.anyio
 
+LOOKED_AT = ["is_executing", "memory_bytes"]
+"""What is asked before anything is touched (`actors.steps.refusals`)."""
+
 
 async def test_a_suspend_freezes_looks_saves_proves_and_writes_the_manifest_last():
     stage, sandbox, marks = shaped()
     snapshot = await saved(stage)
-    assert sandbox.story == ["freeze", "inspect main", "is_executing", "checkpoint"]
+    assert sandbox.story == [*LOOKED_AT, "freeze", "inspect main", "is_executing", "checkpoint"]
     assert marks == ["Paused", "FilesWritten", "FilesProven", "ManifestWritten"]
     assert stage.ports.files.done[-1][1].name == "manifest.json"
     assert await find_snapshot(stage.ports.files, snapshot.uri, step=Step.RESTORE) == snapshot
@@ -31,30 +34,24 @@ async def test_a_suspend_freezes_looks_saves_proves_and_writes_the_manifest_last
     assert stage.freeze is Freeze.FROZEN
 
 
-async def test_what_was_executed_inside_and_still_lives_fails_the_suspend_before_anything_is_saved():
+async def test_what_is_executed_inside_once_it_was_looked_for_fails_the_suspend_before_anything_is_saved():
     stage, sandbox, _ = shaped()
-    sandbox.executing = True
+    freeze = sandbox.freeze
+
+    async def freeze_what_executes():
+        await freeze()
+        sandbox.executing = True
+
+    sandbox.freeze = freeze_what_executes
     assert await reason_of(save_snapshot(stage, an_actor())) is Reason.OPERATION_IN_PROGRESS
     assert "checkpoint" not in sandbox.story
-    sandbox.executing = False
-    sandbox.fails["is_executing"] = OSError(errno.EMFILE, "x")
-    assert await reason_of(save_snapshot(stage, an_actor())) is Reason.RUNTIME_FAILED
-    assert "checkpoint" not in sandbox.story
-
-
-async def test_a_container_that_failed_refuses_a_suspend_before_anything_is_touched():
-    stage, sandbox, _ = shaped()
-    refused = await save_snapshot(stage, an_actor(7))
-    assert isinstance(refused, e.SuspendRefused)
-    assert refused.problem.reason is Reason.CONTAINER_EXITED
-    assert sandbox.story == []
 
 
 async def test_a_container_that_is_done_is_taken_out_before_the_freeze_and_once_only():
     stage, sandbox, _ = shaped("one", "two")
     actor = an_actor(0, None, names=("one", "two"))
     proven: Any = await save_snapshot(stage, actor)
-    assert sandbox.story[:2] == ["delete one", "freeze"]
+    assert sandbox.story[:4] == [*LOOKED_AT, "delete one", "freeze"]
     assert proven.snapshot.exited == (("one", 0),)
     await save_snapshot(stage, actor)
     assert sandbox.story.count("delete one") == 1
@@ -79,11 +76,12 @@ async def test_a_container_that_is_found_exited_under_the_freeze_fails_the_suspe
 )
 async def test_a_snapshot_that_cannot_be_made_durable_is_none_and_the_actor_runs_on(operation, number, reason):
     stage, sandbox, _ = shaped()
-    stage.ports.files.fail(operation, "*", number)
+    # A file is replaced for a try before; that it cannot be is a refusal.
+    stage.ports.files.fail(operation, "manifest.json" if operation == "replace" else "*", number)
     assert await reason_of(save_snapshot(stage, an_actor())) is reason
     stage.ports.files.failures.clear()
     assert await thaw(stage) == e.Thawed()
-    assert sandbox.story[-1] == "thaw"
+    assert sandbox.story[-2:] == ["thaw", "inspect pause"]
     assert stage.freeze is Freeze.NOT_FROZEN
     assert not stage.ports.files.below(stage.directory.snapshots)
 
@@ -116,7 +114,7 @@ async def test_a_freeze_that_failed_in_the_middle_may_have_frozen_it(reason):
     sandbox.fails["freeze"] = failing(reason)
     assert await reason_of(save_snapshot(stage, an_actor())) is reason
     await thaw(stage)
-    assert sandbox.story[-1] == "thaw"
+    assert sandbox.story[-2:] == ["thaw", "inspect pause"]
 
 
 @pytest.mark.parametrize("frozen", [True, False])
@@ -130,6 +128,20 @@ async def test_a_thaw_that_is_refused_is_a_failure_only_when_the_sandbox_stands_
     else:
         assert await thaw(stage) == e.Thawed()
         assert stage.freeze is Freeze.NOT_FROZEN
+
+
+async def test_a_thaw_that_is_well_and_did_nothing_is_a_failure():
+    stage, sandbox, _ = shaped()
+    stage.freeze, sandbox.frozen, sandbox.stays_frozen = Freeze.FROZEN, True, True
+    assert await reason_of(thaw(stage)) is Reason.RUNTIME_FAILED
+    assert stage.freeze is Freeze.FROZEN
+
+
+async def test_a_thawed_sandbox_that_cannot_be_looked_at_is_not_ended_for_it():
+    stage, sandbox, _ = shaped()
+    stage.freeze, sandbox.frozen = Freeze.FROZEN, True
+    sandbox.fails["inspect pause"] = failing()
+    assert await thaw(stage) == e.Thawed()
 
 
 async def test_unproven_files_that_cannot_be_removed_never_cost_the_running_actor():
@@ -162,5 +174,5 @@ async def test_a_thaw_that_is_cancelled_still_thaws():
     with anyio.CancelScope() as scope:
         scope.cancel()
         await thaw(stage)
-    assert sandbox.story == ["thaw"]
+    assert sandbox.story == ["thaw", "inspect pause"]
     assert stage.freeze is Freeze.NOT_FROZEN

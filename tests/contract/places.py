@@ -71,11 +71,14 @@ class RealPlace:
     @contextmanager
     def mounted(self, path: Path, *, capacity_bytes: int = 1 << 20) -> Iterator[None]:
         need(Tool.ROOT, Tool.NAMESPACES)
-        subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={capacity_bytes}", "none", path], check=True)
+        self.mount(path, capacity_bytes=capacity_bytes)
         try:
             yield
         finally:
             subprocess.run(["umount", path], check=True)
+
+    def mount(self, path: Path, *, capacity_bytes: int = 1 << 20) -> None:
+        subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={capacity_bytes}", "none", path], check=True)
 
     def make_read_only(self, path: Path) -> None:
         subprocess.run(["mount", "-o", "remount,ro", path], check=True)
@@ -133,9 +136,12 @@ class SimPlace:
 
     @contextmanager
     def mounted(self, path: Path, *, capacity_bytes: int = 1 << 20) -> Iterator[None]:
-        self.disk.mount(path, capacity_bytes=capacity_bytes)
+        self.mount(path, capacity_bytes=capacity_bytes)
         yield
         self.disk.unmount(path)
+
+    def mount(self, path: Path, *, capacity_bytes: int = 1 << 20) -> None:
+        self.disk.mount(path, capacity_bytes=capacity_bytes)
 
     def make_read_only(self, path: Path) -> None:
         self.disk.find_directory(path).volume.is_read_only = True

@@ -7,17 +7,17 @@ import attrs
 import pytest
 
 from actors.assignment import Container, Resources, Rootfs
-from actors.bundle.capabilities import Claims, claims_of
-from actors.bundle.config import Membership
-from actors.bundle.seccomp import flags_for
-from actors.bundle.writer import (
+from actors.bundle.activation_tree import (
+    ContainerFiles,
+    activation_tree,
     bundle_directory,
-    compose,
     confine_path,
-    write_bundle,
-    write_confine,
-    write_pause_bundle,
+    pause_bundle,
+    programs_for_claims,
 )
+from actors.bundle.capabilities import Claims, claims_of
+from actors.bundle.composing import compose_each
+from actors.bundle.seccomp import flags_for
 from actors.runsc.activation import ContainerPlan, SandboxPlan, start_cold, start_restored
 from actors.runsc.answers import Status
 from actors.runsc.driver import Deadlines, Runsc
@@ -61,15 +61,15 @@ class Stage:
             flags=GlobalFlags().more(extra=flags_for(claims)),
             container_ids=ids,
         )
-        pause = await write_pause_bundle(bench.files, activation, hostname="a1", machine="x86_64")
-        await write_confine(bench.files, activation, machine="x86_64")
+        sandbox_id = ids[ROOT_CONTAINER]
+        composed = await compose_each(bench.files, containers, sandbox_id=sandbox_id, hostname="a1", claims=claims)
+        pause = pause_bundle(activation, hostname="a1", machine="x86_64")
+        made = {name: ContainerFiles(config=config) for name, config in composed.items()}
+        await bench.files.make_tree(activation, activation_tree(pause, made, programs_for_claims("x86_64")))
         plans = []
-        for each in containers:
-            membership = Membership(name=each.name, sandbox_id=ids[ROOT_CONTAINER])
-            config = await compose(bench.files, each, membership=membership, hostname="a1", claims=claims)
-            bundle = await write_bundle(bench.files, bundle_directory(activation, each.name), config)
-            env = tuple(config["process"]["env"])
-            plans.append(ContainerPlan(name=each.name, bundle=bundle, log=bench.out(each.name), env=env))
+        for name, config in composed.items():
+            bundle, env = bundle_directory(activation, name), tuple(config["process"]["env"])
+            plans.append(ContainerPlan(name=name, bundle=bundle, log=bench.out(name), env=env))
         runsc = Runsc(
             path=path,
             flags=record.flags,
@@ -79,7 +79,8 @@ class Stage:
             deadlines=deadlines,
             confine=None if claims is Claims.NONE else confine_path(activation),
         )
-        return runsc, SandboxPlan(record=record, pause_bundle=pause, containers=tuple(plans))
+        pause_directory = bundle_directory(activation, ROOT_CONTAINER)
+        return runsc, SandboxPlan(record=record, pause_bundle=pause_directory, containers=tuple(plans))
 
     async def start(self, *containers):
         return await start_cold(*await self.plan(*containers))

@@ -11,7 +11,7 @@ import blake3
 import pytest
 
 from actors.ports import FileKind, Files, TooLargeError
-from tests.contract.operations import READERS, WRITERS
+from tests.contract.operations import READERS, TREE, WRITERS
 from tests.contract.places import Place, RealPlace
 from tests.needs import Tool, need
 
@@ -112,6 +112,20 @@ async def test_what_stands_somewhere_is_told(place: Place, files: Files):
     assert (null.kind, null.device, null.mode) == (FileKind.CHARACTER_DEVICE, (1, 3), 0o666)
 
 
+async def test_several_are_looked_at_as_each_of_them_alone(place: Place, files: Files):
+    place.put_file(place.base / "file", b"123")
+    place.put_symlink(place.base / "link", "file")
+    place.put_symlink(place.base / "loop", "loop")
+    paths = [place.base / name for name in ("file", "absent", "link", "file/below", "file")]
+    assert list(await files.stat_each(paths)) == [await files.stat(path) for path in paths]
+    assert list(await files.lstat_each(paths)) == [await files.lstat(path) for path in paths]
+    assert await files.stat_each([]) == ()
+    loop = place.base / "loop"
+    assert await error_of(files.stat_each([paths[0], loop])) == (errno.ELOOP, str(loop))
+    below = loop / "below"
+    assert await error_of(files.lstat_each([below, paths[0]])) == (errno.ELOOP, str(below))
+
+
 async def test_a_name_has_255_bytes(place: Place, files: Files):
     for name in ("n" * 255, "ü" * 127):
         await files.replace(place.root / name, b"1")
@@ -134,14 +148,13 @@ async def test_files_are_private_and_programs_are_not(place: Place, files: Files
     await files.replace(place.root / "a" / "replaced", b"1")
     await files.append(place.root / "a" / "appended", b"1")
     (await files.lock(place.root / "a" / "locked")).close()
-    await files.make_directory_for_boot(place.root / "a" / "c" / "d")
-    await files.replace_for_boot(place.root / "a" / "c" / "replaced", b"1")
-    await files.replace_executable(place.root / "x" / "rootfs" / "pause", b"1")
-    await files.replace_readable(place.root / "y" / "for" / "all", b"1")
+    await files.replace_for_boot(place.root / "a" / "b" / "replaced", b"1")
+    await files.make_tree(place.root / "x" / "tree", TREE)
     await files.make_links(place.root / "z" / "lib", {"libx.so": "/lib/libx.so.1"})
     modes = {"a": 0o700, "a/b": 0o700, "a/replaced": 0o600, "a/appended": 0o600, "a/locked": 0o600}
-    modes |= {"x": 0o700, "x/rootfs": 0o755, "x/rootfs/pause": 0o755, "y": 0o700, "y/for": 0o755, "y/for/all": 0o644}
-    modes |= {"z": 0o700, "z/lib": 0o755, "a/c": 0o700, "a/c/d": 0o700, "a/c/replaced": 0o600}
+    modes |= {"a/b/replaced": 0o600, "z": 0o700, "z/lib": 0o755}
+    modes |= {"x": 0o700, "x/tree": 0o700, "x/tree/new": 0o600, "x/tree/bare": 0o700}
+    modes |= {"x/tree/open": 0o755, "x/tree/open/run": 0o755}
     assert {name: place.mode(place.root / name) for name in modes} == modes
 
 
@@ -168,13 +181,8 @@ async def test_a_root_is_an_absolute_path(place: Place, anyio_backend: str, root
 
 
 # Of the writers, those for which a root itself is no fit object: it may be made, and the others name a place outside.
-MAKES_PARENTS: Final = frozenset({"replace_executable", "replace_readable", "make_links"})
-NOT_OF_ROOTS: Final = WRITERS.keys() - {
-    "make_directory",
-    "make_directory_for_boot",
-    "rename from",
-    *MAKES_PARENTS,
-}
+MAKES_PARENTS: Final = frozenset({"make_links", "make_tree"})
+NOT_OF_ROOTS: Final = WRITERS.keys() - {"make_directory", "rename from", *MAKES_PARENTS}
 PLACES: Final = [(writer, where) for writer in WRITERS for where in ("outside", "above", "beside")]
 
 

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from actors.ports import FileKind, FileStat
+from actors.ports import FileKind, FileStat, NewDirectory, NewFile
 from tests.contract.places import Place, RealPlace, SimPlace
 
 if TYPE_CHECKING:
@@ -32,15 +32,29 @@ PATHS: Final = st.one_of(
     ),
 )
 DATA: Final = st.binary(max_size=6)
+
+
+def tree_of(data: bytes) -> NewDirectory:
+    """Some tree: files of different modes, in it and below, with a name that may be too long."""
+    files = {f"f{each % 3}": NewFile(data, mode=0o600 + each % 64) for each in data}
+    below = {("n" * 255 if each % 5 else "n" * 256): NewFile(b"") for each in data[:1]}
+    return NewDirectory({**files, "a": NewDirectory({**files, **below}, mode=0o700 + data.count(0))}, mode=0o755)
+
+
+async def listed_in(files: Files, root: Path, folder: str) -> tuple[str, ...]:
+    return await files.list_directory(await files.find_in(root, folder))
+
+
 ONE_PATH: Final[dict[str, Callable[[Files, Path], Any]]] = {
     "read": lambda files, path: files.read(path, limit_bytes=4),
     "read_from": lambda files, path: files.read_from(path, offset_bytes=2, limit_bytes=3),
     "make_directory": lambda files, path: files.make_directory(path),
-    "make_directory_for_boot": lambda files, path: files.make_directory_for_boot(path),
     "list_directory": lambda files, path: files.list_directory(path),
     "stat": lambda files, path: files.stat(path),
     "lstat": lambda files, path: files.lstat(path),
-    "read_link": lambda files, path: files.read_link(path),
+    "list in": lambda files, path: listed_in(files, path.parent, f"/{path.name}/a"),
+    "stat_each": lambda files, path: files.stat_each([path.parent, path, path.with_name("a")]),
+    "lstat_each": lambda files, path: files.lstat_each([path.with_name("c"), path]),
     "remove_file": lambda files, path: files.remove_file(path),
     "remove_tree": lambda files, path: files.remove_tree(path),
     "sync_tree": lambda files, path: files.sync_tree(path),
@@ -51,9 +65,8 @@ ONE_PATH: Final[dict[str, Callable[[Files, Path], Any]]] = {
 WITH_DATA: Final[dict[str, Callable[[Files, Path, bytes], Any]]] = {
     "replace": lambda files, path, data: files.replace(path, data),
     "replace_for_boot": lambda files, path, data: files.replace_for_boot(path, data),
-    "replace_executable": lambda files, path, data: files.replace_executable(path, data),
-    "replace_readable": lambda files, path, data: files.replace_readable(path, data),
     "make_links": lambda files, path, data: files.make_links(path, {f"l{each % 3}": f"{each}" for each in data}),
+    "make_tree": lambda files, path, data: files.make_tree(path, tree_of(data)),
     "append": lambda files, path, data: files.append(path, data),
     "append_durably": lambda files, path, data: files.append_durably(path, data),
     "truncate": lambda files, path, data: files.truncate(path, size_bytes=len(data)),
@@ -98,10 +111,15 @@ class Stage:
         if deed.name == "lock":
             self.locks.append(found)
             return "held"
-        if isinstance(found, FileStat):
-            size_bytes = 0 if found.kind is FileKind.DIRECTORY else found.size_bytes
-            return found.kind, size_bytes, found.mode, found.device
-        return found
+        if deed.name.endswith("stat_each"):
+            return [self._told(each) for each in found]
+        return self._told(found)
+
+    def _told(self, found: object) -> object:
+        if not isinstance(found, FileStat):
+            return found
+        size_bytes = 0 if found.kind is FileKind.DIRECTORY else found.size_bytes
+        return found.kind, size_bytes, found.mode, found.device
 
     async def _do(self, deed: Deed, path: Path, other: Path) -> Any:
         if deed.name.startswith("put_"):

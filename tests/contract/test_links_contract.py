@@ -77,15 +77,31 @@ async def test_two_who_make_the_same_links_at_once_both_have_them(place: Place, 
     assert sorted(place.tree()) == ["root", "root/lib", "root/lib/libx.so", "root/lib/libx.so.1"]
 
 
-async def test_a_link_is_read_as_it_says_and_nothing_else_is_one(place: Place, files: Files):
-    place.put_file(place.base / "file", b"123")
-    place.put_symlink(place.base / "link", "../nothing")
-    place.put_symlink(place.base / "up", "directory/..")
-    place.put_directory(place.base / "directory")
-    place.put_fifo(place.base / "fifo")
-    expected = {"link": "../nothing", "up": "directory/..", "up/link": "../nothing"}
-    for name in (*expected, "file", "directory", "fifo", "absent", "file/below"):
-        assert await files.read_link(place.base / name) == expected.get(name), name
-    place.put_symlink(place.base / "loop", "loop")
-    assert await files.read_link(place.base / "loop") == "loop"
-    assert await error_of(files.read_link(place.base / "loop" / "x")) == (errno.ELOOP, str(place.base / "loop" / "x"))
+IMAGE: Final = {
+    "": ("bin", "etc", "loop", "opt", "out", "round", "usr"),
+    "/usr/lib": ("libx.so.1",),
+    "/usr/lib/": ("libx.so.1",),
+    "/lib/../usr/./lib": ("libx.so.1",),
+    "/opt/x/current": ("libx.so.1",),
+    "/out/lib": ("libx.so.1",),
+    "/round/etc": ("passwd",),
+}
+"""Folders of an image, and what a program in it finds there: `/opt/x/current` is an absolute link."""
+
+
+async def test_a_folder_of_an_image_is_found_as_a_program_in_it_finds_it(place: Place, files: Files):
+    image = place.base / "image"
+    place.put_file(place.base / "usr" / "lib" / "the-hosts-own")
+    place.put_file(image / "usr" / "lib" / "libx.so.1")
+    place.put_file(image / "etc" / "passwd")
+    place.put_file(image / "bin")
+    place.put_directory(image / "opt" / "x")
+    place.put_symlink(image / "opt" / "x" / "current", "/usr/lib")
+    place.put_symlink(image / "out", "../../../../usr")
+    place.put_symlink(image / "round", "opt/../../..")
+    place.put_symlink(image / "loop", "loop")
+    for folder, names in IMAGE.items():
+        assert await files.list_directory(await files.find_in(image, folder)) == names, folder
+    for absent in ("/absent/x", "/bin/x"):
+        assert await files.find_in(image, absent) == image / absent.lstrip("/")
+    assert await error_of(files.find_in(image, "/loop/x")) == (errno.ELOOP, str(image / "loop"))

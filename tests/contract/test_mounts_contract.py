@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import errno
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
 
+from actors.ports import NewDirectory, NewFile
 from tests.contract.operations import WRITERS
 from tests.contract.places import Place, RealPlace, SimPlace
 from tests.contract.test_files_contract import error_of
@@ -34,6 +36,29 @@ async def test_nothing_that_is_mounted_below_is_touched(place: Place, files: Fil
     assert place.tree() == {"root": None}
 
 
+async def test_what_is_mounted_below_is_unmounted_and_stays_as_it_is(place: Place, files: Files):
+    above, other = place.root / "t", place.root / "other"
+    for path in (above / "a" / "mount", above / "b", other):
+        place.put_directory(path)
+    await files.unmount_below(above)  # there is nothing
+    await files.unmount_below(place.root / "absent")
+    with place.mounted(other):
+        place.put_file(other / "kept", b"kept")
+        place.mount(above / "a" / "mount")
+        place.put_directory(above / "a" / "mount" / "inner")
+        place.mount(above / "a" / "mount" / "inner")
+        place.mount(above / "b")
+        assert (await error_of(files.remove_tree(above)))[0] == errno.EBUSY
+        await files.unmount_below(above)
+        await files.remove_tree(above)
+        await files.unmount_below(other)  # itself is not below it
+        assert place.tree() == {"root": None, "root/other": None, "root/other/kept": b"kept"}
+
+
+async def test_nothing_is_unmounted_elsewhere(place: Place, files: Files):
+    assert await error_of(files.unmount_below(place.base)) == (errno.EPERM, str(place.base))
+
+
 async def test_nothing_is_renamed_into_another_file_system(place: Place, files: Files):
     mount = place.root / "mount"
     place.put_directory(mount)
@@ -49,6 +74,10 @@ async def test_nothing_is_renamed_into_another_file_system(place: Place, files: 
         await files.remove_tree(mount / "there-not")
 
 
+async def tree_with(files: Files, path: Path, data: bytes) -> None:
+    await files.make_tree(path, NewDirectory({"fits": NewFile(b"1"), "d": NewDirectory({"fits not": NewFile(data)})}))
+
+
 async def test_what_does_not_fit_leaves_nothing(place: Place, files: Files):
     mount = place.root / "mount"
     place.put_directory(mount)
@@ -62,8 +91,7 @@ async def test_what_does_not_fit_leaves_nothing(place: Place, files: Files):
             files.append,
             files.append_durably,
             files.replace_for_boot,
-            files.replace_executable,
-            files.replace_readable,
+            partial(tree_with, files),
         ):
             for name in ("it", "log", "new"):
                 path = mount / name
@@ -113,5 +141,5 @@ async def test_nothing_is_changed_that_is_read_only(tmp_path: Path, anyio_backen
         "remove_tree",
         "sync_tree",
         "make_directory",
-        "make_directory_for_boot",
+        "make_volume",
     }

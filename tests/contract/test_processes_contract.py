@@ -141,6 +141,34 @@ def test_only_children_are_adopted_and_only_once(stand_in):
         assert (await again.wait()).code == -9
 
 
+def test_what_was_given_up_is_reclaimed_by_its_identity_and_only_once(stand_in):
+    @on(stand_in)
+    async def _(bench):
+        child = await sleeping(bench)
+        with pytest.raises(OSError, match="owned already") as caught:
+            await bench.processes.reclaim(child.identity)
+        assert caught.value.errno == errno.EBUSY
+        child.close()
+        again = await bench.processes.reclaim(child.identity)
+        assert again.identity == child.identity
+        again.signal(signal.SIGKILL)
+        assert (await again.wait()).code == -9  # it is a child of ours, if an earlier life has owned it
+        for gone in (child.identity, ProcessIdentity(pid=1 << 22, start_ticks=1)):
+            with pytest.raises(ProcessLookupError):
+                await bench.processes.reclaim(gone)
+
+
+def test_a_process_of_that_pid_but_another_start_is_not_reclaimed(stand_in):
+    @on(stand_in)
+    async def _(bench):
+        child = await sleeping(bench)
+        child.close()
+        other = ProcessIdentity(pid=child.identity.pid, start_ticks=child.identity.start_ticks + 1)
+        with pytest.raises(ProcessLookupError):
+            await bench.processes.reclaim(other)
+        await bench.processes.kill_and_wait(child.identity, deadline_s=10)
+
+
 def test_a_process_of_that_pid_but_another_start_is_not_killed(stand_in):
     @on(stand_in)
     async def _(bench):

@@ -14,6 +14,7 @@ import pytest
 
 from sim.world.signals import SimSignals
 from sim.world.wall import SimWall
+from supervisor.host import wall as wall_module
 from supervisor.host.signals import HostSignals
 from supervisor.host.wall import HostWall
 
@@ -91,7 +92,31 @@ async def test_ids_have_their_form_and_never_come_twice(make: Callable[[], Wall]
     assert re.fullmatch(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}", wall.boot_id())
     assert wall.boot_id() == wall.boot_id()
     assert wall.machine() in {"x86_64", "aarch64"}
+    features = wall.cpu_features()
+    assert features
+    assert list(features) == sorted(set(features))
+    assert {"x86_64": "fpu", "aarch64": "fp"}[wall.machine()] in features
     assert wall.now_s() >= 1_767_000_000 or isinstance(wall, HostWall)
+
+
+@pytest.mark.parametrize(
+    ("text", "features"),
+    [
+        ("processor\t: 0\nvmx flags\t: vnmi\nflags\t\t: fpu sse fpu\nbugs\t: x\n\nflags\t: other\n", ("fpu", "sse")),
+        ("processor\t: 0\nFeatures\t: fp asimd\n", ("asimd", "fp")),
+        ("processor\t: 0\n", None),
+        ("", None),
+    ],
+)
+async def test_the_features_are_those_of_the_first_processor(text, features, tmp_path, monkeypatch):
+    (tmp_path / "cpuinfo").write_text(text)
+    monkeypatch.setattr(wall_module, "_CPUINFO", str(tmp_path / "cpuinfo"))
+    assert HostWall().cpu_features() == features
+
+
+async def test_a_machine_that_says_nothing_of_its_processor_is_no_failure(tmp_path, monkeypatch):
+    monkeypatch.setattr(wall_module, "_CPUINFO", str(tmp_path / "absent"))
+    assert HostWall().cpu_features() is None
 
 
 async def test_ids_never_come_twice_even_if_the_randomness_repeats_itself():

@@ -68,14 +68,15 @@ class FakeFiles(MemoryFiles):
         self._write(path, data)
         self.done.append(("replace", path))
 
-    async def replace_readable(self, path, data):
-        await self._begin("replace_readable", path)
-        await super().replace_readable(path, data)
-
     async def make_links(self, path, links):
         await self._begin("make_links", path)
         await super().make_links(path, links)
         self.done.append(("make_links", path))
+
+    async def make_tree(self, path, tree):
+        await self._begin("make_tree", path)
+        await super().make_tree(path, tree)
+        self.done.append(("make_tree", path))
 
     async def append(self, path, data):
         await self._begin("append", path)
@@ -109,7 +110,7 @@ class FakeFiles(MemoryFiles):
         return FileStat(
             kind=self._kind(path),
             size_bytes=0 if data is DIRECTORY else len(data),
-            mode=0o600,
+            mode=self.modes.get(path, 0o600),
             inode=hash(path),
             mtime_ns=self.versions.get(path, 0),
             device=self.devices.get(path),

@@ -17,11 +17,13 @@ class FakeDesk:
         kept: the spec.
         fails: what is asked -> the problem that it meets.
         story: what was asked, in order.
+        computing: the pids on each GPU, one answer after the other; the last one stays.
     """
 
     def __init__(self, gpus=(), kept=None, places=DriverPlaces()):
         self.gpus, self.kept, self.places = Inventory(gpus), kept, places
         self.fails, self.story, self.pool = {}, [], Pool()
+        self.computing: list[dict[str, tuple[int, ...]]] = [{}]
 
     def _ask(self, what):
         self.story.append(what)
@@ -47,6 +49,11 @@ class FakeDesk:
         except ProblemError as error:
             raise ProblemError(*(attrs.evolve(each, step=Step.PARTITION) for each in error.problems)) from error
         return self.grants(uid)
+
+    async def compute_processes(self, uuids):
+        self._ask("compute processes")
+        told = self.computing.pop(0) if len(self.computing) > 1 else self.computing[0]
+        return {uuid: told.get(uuid, ()) for uuid in uuids}
 
     def grants(self, uid):
         ticket = self.pool.ticket(uid)

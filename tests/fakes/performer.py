@@ -58,7 +58,8 @@ class FakePerformer:
         self.adopted = []
         self.feed = None
         self.watched = anyio.Event()
-        self.watch_error = self.fate_error = self.adopt_error = None
+        self.watch_error = self.fate_error = self.adopt_error = self.take_over_error = None
+        self.taken_over, self.inherited = [], None
         self.fate = e.SandboxFate.ALIVE
         self.running = self.running_most = 0
         self._snapshots = 0
@@ -115,6 +116,15 @@ class FakePerformer:
         if self.stage is not None:
             await write_assignment(self.stage.ports.files, self.stage.directory, assignment)
         self.adopted.append(assignment)
+
+    async def take_over(self, survivor, actor):
+        if self.take_over_error is not None:
+            raise self.take_over_error
+        self.taken_over.append(survivor)
+        return actor
+
+    def inherit(self, activation):
+        self.inherited = activation
 
     async def sandbox_fate(self):
         if self.fate_error is not None:

@@ -7,6 +7,7 @@ import anyio
 
 from actors.ports import Ports
 from tests.fakes.files import FakeFiles
+from tests.fakes.stores import FakeStores
 
 
 class FakeWall:
@@ -24,6 +25,9 @@ class FakeWall:
 
     def machine(self):
         return "x86_64"
+
+    def cpu_features(self):
+        return ("avx2", "fpu")
 
     def fresh_id(self):
         self._ids += 1
@@ -44,6 +48,9 @@ class FakeProcesses:
 
     async def holds_output(self, identity):
         return False
+
+    async def open_files(self, identity):
+        return ()
 
 
 class FakeGpus:
@@ -83,6 +90,7 @@ class FakePorts:
         self.processes: Any = FakeProcesses()
         self.net: Any = None
         self.gpus: Any = FakeGpus()
+        self.stores: Any = FakeStores(self)
 
     @property
     def as_ports(self):

@@ -8,16 +8,24 @@ from typing import Any
 import anyio
 
 from actors.layout import StateDir
-from actors.ports import Exit, Finished
+from actors.ports import Exit, Finished, OpenFile
 from actors.runsc.answers import Status
 from actors.runsc.flags import GlobalFlags
+from actors.runsc.record import ROOT_CONTAINER
+from actors.runsc.version import Flavour
 from actors.steps.stage import Runtime, Stage
 from tests.actors.assignments import admitted, with_spec
 from tests.fakes.gpus import FakeDesk
 from tests.fakes.ports import FakePorts
 
 STATE = StateDir(Path("/state"))
-VERSION: Any = SimpleNamespace(text="release-1", date=20260101, can_restore=lambda other: other == "release-1")
+VERSION: Any = SimpleNamespace(
+    text="release-1",
+    date=20260101,
+    flavour=Flavour.HEAD,
+    forcing_flags=(),
+    can_restore=lambda other: other == "release-1",
+)
 RUNTIME = Runtime(
     path=Path("/runsc"), version=VERSION, sha256="0" * 64, flags=GlobalFlags(), machine="x86_64", greenroom="0"
 )
@@ -51,6 +59,11 @@ class FakeSandbox:
         fails: what was asked -> the error that it meets.
         stopped: containers that inspect as stopped.
         image: files that a checkpoint writes.
+        stays_frozen: whether a thaw is well and does nothing.
+        held: what it has open.
+        memory: how much of it its containers take, bytes.
+        spoiled: containers that cannot be left out of an image.
+        stops_while_saved: containers that end during a checkpoint.
     """
 
     def __init__(self, files, containers=("main",)) -> None:
@@ -64,6 +77,12 @@ class FakeSandbox:
         self.exits = {name: anyio.Event() for name in containers}
         self.codes = dict.fromkeys(containers, 0)
         self.obeys, self.frozen, self.executing = True, False, False
+        self.stays_frozen = False
+        self.held: tuple[OpenFile, ...] = ()
+        self.memory = 0
+        self.spoiled: set[str] = set()
+        self.stops_while_saved: set[str] = set()
+        self.runsc = SimpleNamespace(activation=STATE.activation("x"))
         self.probes: list[int] = []
         self.executed_as: list[str | None] = []
 
@@ -80,7 +99,7 @@ class FakeSandbox:
 
     async def thaw(self):
         await self._do("thaw")
-        self.frozen = False
+        self.frozen = self.stays_frozen
 
     async def is_frozen(self):
         return self.frozen
@@ -89,13 +108,27 @@ class FakeSandbox:
         await self._do("is_executing")
         return self.executing
 
-    async def checkpoint_into(self, directory):
-        await self._do("checkpoint")
+    async def memory_bytes(self):
+        await self._do("memory_bytes")
+        return self.memory
+
+    async def open_files(self):
+        await self._do("open_files")
+        return self.held
+
+    def can_leave_out(self, name):
+        return name not in self.spoiled
+
+    async def checkpoint_into(self, directory, *, cuda_checkpoint=None):
+        await self._do("checkpoint" if cuda_checkpoint is None else f"checkpoint by {cuda_checkpoint}")
+        self.stopped |= self.stops_while_saved
         for name, data in self.image.items():
             self.files.put(directory / name, data)
 
     async def inspect(self, name):
         await self._do(f"inspect {name}")
+        if name == ROOT_CONTAINER:
+            return SimpleNamespace(status=Status.PAUSED if self.frozen else Status.RUNNING)
         return SimpleNamespace(status=Status.STOPPED if name in self.stopped else Status.RUNNING)
 
     async def delete_exited(self, name):
@@ -120,6 +153,9 @@ class FakeSandbox:
         await self._do(f"execute {name}")
         self.executed_as.append(user)
         return Finished(exit=Exit(code=self.probes.pop(0) if self.probes else 0))
+
+    def last_words(self, _name, finished):
+        return finished.stderr.decode()
 
     def close(self):
         self.process.close()

@@ -47,9 +47,13 @@ class CountingFiles(SimFiles):
         self.looks.append(path)
         return await super().stat(path)
 
-    async def lstat(self, path):
-        self.looks.append(path)
-        return await super().lstat(path)
+    async def stat_each(self, paths):
+        self.looks += paths
+        return await super().stat_each(paths)
+
+    async def lstat_each(self, paths):
+        self.looks += paths
+        return await super().lstat_each(paths)
 
     async def rename(self, source, target):
         self._check("rename", source)

@@ -33,10 +33,13 @@ async def test_each_kind_of_file_is_the_node_that_it_is_or_none():
 
 async def test_a_path_that_is_none_or_that_nobody_may_look_at_is_absent():
     class Denied:
-        async def lstat(self, path):
-            raise PermissionError(errno.EACCES, "Permission denied")
+        async def lstat_each(self, paths):
+            if Path("/dev/denied") in paths:
+                raise PermissionError(errno.EACCES, "Permission denied")
+            return await Pod().files.lstat_each(paths)
 
-    assert await look_at_nodes(Denied(), ["/dev/nvidia2"]) == {"/dev/nvidia2": None}  # type: ignore[arg-type]
+    found = await look_at_nodes(Denied(), ["/dev/nvidia2", "/dev/denied"])  # type: ignore[arg-type]  # all it needs
+    assert (found["/dev/nvidia2"], found["/dev/denied"]) == (HostNode(type="c", major=195, minor=2, mode=0o666), None)
     assert await look_at_nodes(Pod().files, ["dev/nvidia2", "/dev/\0"]) == {"dev/nvidia2": None, "/dev/\0": None}
 
 

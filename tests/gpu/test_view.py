@@ -101,6 +101,9 @@ def test_processes_that_were_not_told_are_not_taken_for_none():
     assert processes(SEEN, told, SEEN) == {"GPU-0": (4, 9)}
     assert processes(SEEN, told, DOWN, SEEN) == {}
     assert processes(SEEN, told, XidFact(gpu="GPU-0", xid=13), ProcessesFact(gpu="GPU-0", pids=())) == {"GPU-0": ()}
+    untold = ErrorFact(call="nvmlDeviceGetComputeRunningProcesses", error="NVML_ERROR_NO_PERMISSION", gpu="GPU-0")
+    assert processes(SEEN, told, untold) == {}
+    assert isinstance(view(DOWN, untold), NvmlFails)
 
 
 def test_a_view_cannot_be_changed_through_what_was_given_to_it():

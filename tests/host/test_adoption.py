@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 import os
 import signal
+import subprocess
+import sys
 import threading
 from typing import TYPE_CHECKING
 
@@ -40,6 +42,42 @@ async def test_an_orphan_can_be_adopted_once_with_its_code(ports: Ports, tmp_pat
     child.signal(signal.SIGCONT)
     assert await child.wait() == Exit(code=42)
     assert not await ports.processes.is_alive(child.identity)
+
+
+FOSTER = """
+import os, sys
+pid = os.posix_spawn("/bin/sleep", ["sleep", "1000"], {})
+print(pid, flush=True)
+sys.stdin.read()
+os.waitpid(pid, 0)
+"""
+
+
+@pytest.fixture
+def fostered() -> Iterator[ProcessIdentity]:
+    """A process with another parent, which waits for it only at the end."""
+    with subprocess.Popen([sys.executable, "-c", FOSTER], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as parent:
+        assert parent.stdout is not None
+        pid = int(parent.stdout.readline())
+        stat = procfs.read_stat(pid)
+        assert stat is not None
+        yield ProcessIdentity(pid=pid, start_ticks=stat.start_ticks)
+
+
+async def test_what_has_got_another_parent_is_reclaimed_and_its_end_is_seen_without_a_status(
+    ports: Ports, fostered: ProcessIdentity
+):
+    """As after a restart: the sandbox of the life before is the child of whoever took its orphans."""
+    with pytest.raises(ProcessLookupError):
+        await ports.processes.adopt(fostered.pid)
+    child = await ports.processes.reclaim(fostered)
+    with anyio.move_on_after(0.02) as scope:
+        await child.wait()
+    assert scope.cancelled_caught
+    child.signal(signal.SIGKILL)
+    assert await child.wait() == Exit(code=None)
+    with pytest.raises(ProcessLookupError):  # a zombie: its parent has not waited for it
+        await ports.processes.reclaim(fostered)
 
 
 @pytest.mark.parametrize("pid", [1, 0, -1, 2**22 + 5])

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import os
 import threading
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import anyio
 import pytest
@@ -16,7 +18,11 @@ from hypothesis import strategies as st
 from supervisor.host import writing
 from supervisor.host.beneath import Beneath, refuse_symlink
 from supervisor.host.files import HostFiles
+from tests.contract.operations import TREE
 from tests.host.directories import tree
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 pytestmark = pytest.mark.anyio
 
@@ -45,6 +51,50 @@ async def test_a_failed_replace_leaves_the_old_content_and_nothing_else(
     monkeypatch.undo()
     assert (caught.value.errno, caught.value.filename) == (errno.ENOSPC, str(root / "it"))
     assert tree(root) == {"it": b"old"}
+
+
+@pytest.mark.parametrize(
+    ("call", "nth"),
+    [("mkdir", 1), ("mkdir", 2), ("mkdir", 4), ("open", 1), ("open", 2), ("write", 2), ("fchmod", 3), ("rename", 1)],
+)
+async def test_of_a_tree_that_fails_nothing_is_left(files: HostFiles, root: Path, monkeypatch, call: str, nth: int):
+    (root / "above").mkdir()
+    really, calls = getattr(os, call), itertools.count(1)
+
+    def fail(*args, **kwargs) -> object:
+        # From the nth on nothing is made any more; what was made can still be opened, to be removed.
+        is_making = call != "open" or args[1] & os.O_CREAT
+        if is_making and next(calls) >= nth:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return really(*args, **kwargs)
+
+    monkeypatch.setattr(os, call, fail)
+    with pytest.raises(OSError) as caught:
+        await files.make_tree(root / "above" / "tree", TREE)
+    monkeypatch.undo()
+    assert (caught.value.errno, caught.value.filename) == (errno.ENOSPC, str(root / "above" / "tree"))
+    assert tree(root) == {"above": None}
+
+
+async def test_nobody_finds_a_part_of_a_tree(files: HostFiles, root: Path, monkeypatch):
+    """Whenever anything of it is made, its place is empty; then all of it is there."""
+    made: list[list[str]] = []
+    mkdir, opened = os.mkdir, os.open
+
+    def look(call) -> Callable[..., object]:
+        def looking(*args, **kwargs) -> object:
+            made.append(sorted(tree(root)))
+            return call(*args, **kwargs)
+
+        return looking
+
+    monkeypatch.setattr(os, "mkdir", look(mkdir))
+    monkeypatch.setattr(os, "open", look(opened))
+    await files.make_tree(root / "it", TREE)
+    monkeypatch.undo()
+    assert len(made) > 5
+    assert not [names for names in made if any(name.partition("/")[0] == "it" for name in names)]
+    assert tree(root).keys() == {"it", "it/new", "it/open", "it/open/run", "it/bare"}
 
 
 async def test_a_cancelled_replace_is_done_whole(files: HostFiles, root: Path, monkeypatch):

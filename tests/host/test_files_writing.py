@@ -13,7 +13,7 @@ import pytest
 from supervisor.host import writing
 from supervisor.host.beneath import Beneath
 from supervisor.host.files import HostFiles
-from tests.contract.operations import WRITERS
+from tests.contract.operations import TREE, WRITERS
 from tests.host.directories import modes
 from tests.needs import Tool, need
 
@@ -41,7 +41,7 @@ async def test_files_are_private_and_programs_are_not(files: HostFiles, root: Pa
         await files.append(root / "a" / "appended", b"1")
         (await files.lock(root / "a" / "locked")).close()
         os.umask(0o077)
-        await files.replace_executable(root / "x" / "rootfs" / "pause", b"1")
+        await files.make_tree(root / "x" / "tree", TREE)
     finally:
         os.umask(before)
     assert modes(root) == {
@@ -51,19 +51,19 @@ async def test_files_are_private_and_programs_are_not(files: HostFiles, root: Pa
         "a/appended": 0o600,
         "a/locked": 0o600,
         "x": 0o700,
-        "x/rootfs": 0o755,
-        "x/rootfs/pause": 0o755,
+        "x/tree": 0o700,
+        "x/tree/new": 0o600,
+        "x/tree/open": 0o755,
+        "x/tree/open/run": 0o755,
+        "x/tree/bare": 0o700,
     }
 
 
-@pytest.mark.parametrize(
-    "call", ["replace_for_boot", "replace_executable", "replace_readable", "make_directory_for_boot"]
-)
-async def test_what_is_for_this_boot_is_not_synced(files: HostFiles, root: Path, monkeypatch, call: str):
+async def test_what_is_for_this_boot_is_not_synced(files: HostFiles, root: Path, monkeypatch):
     synced = spied_syncs(monkeypatch)
-    await files.make_directory_for_boot(root / "activation")
+    await files.make_tree(root / "sandboxes" / "activation", TREE)
     for _ in range(2):
-        await WRITERS[call](files, root / "activation" / "it")
+        await files.replace_for_boot(root / "sandboxes" / "activation" / "it", b"new")
     assert synced == []
 
 

@@ -5,6 +5,9 @@ import pytest
 from tests.actors.stage import make_rootfs
 from tests.needs import Tool, need
 from tests.real.onlookers import kill_below
+from tests.stores.conftest import bucket, s3, s3_server
+
+__all__ = ["bucket", "s3", "s3_server"]  # fixtures of theirs
 
 
 @pytest.fixture

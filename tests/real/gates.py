@@ -12,7 +12,7 @@ from typing import Any
 import anyio
 import attrs
 
-from actors.ports import Finished, Ports
+from actors.ports import Finished, NewDirectory, Ports
 
 
 @attrs.define
@@ -114,6 +114,10 @@ class _Files:
     async def replace_for_boot(self, path: Path, data: bytes) -> None:
         await self.gates.pass_by(f"replace {path.name}")
         await self.port.replace_for_boot(path, data)
+
+    async def make_tree(self, path: Path, tree: NewDirectory) -> None:
+        await self.gates.pass_by(f"make_tree {path.parent.name}")
+        await self.port.make_tree(path, tree)
 
     async def sync_tree(self, path: Path) -> None:
         await self.gates.pass_by(f"sync_tree {path.parent.name}")

@@ -76,6 +76,12 @@ class WorkerProcess:
         """Start it, and wait until it takes requests."""
         # A worker that was started before on the same directory has said so too.
         before = self.log.read_bytes().count(_READY) if self.log.exists() else 0
+        process = self.begin_without_waiting(*flags)
+        wait_until(lambda: self.log.read_bytes().count(_READY) > before or process.poll() is not None)
+        assert process.poll() is None, self.log.read_text()
+
+    def begin_without_waiting(self, *flags: object) -> "subprocess.Popen[bytes]":
+        """Start it; it may be held before it takes requests."""
         argv = [*GREENROOM, "run", "--state-dir", self.state.root, "--run-dir", self.run_dir, "--log-format", "json"]
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
@@ -85,9 +91,7 @@ class WorkerProcess:
                 stderr=log,
                 env=ENVIRONMENT,
             )
-        process = self.process
-        wait_until(lambda: self.log.read_bytes().count(_READY) > before or process.poll() is not None)
-        assert process.poll() is None, self.log.read_text()
+        return self.process
 
     @property
     def running(self) -> "subprocess.Popen[bytes]":

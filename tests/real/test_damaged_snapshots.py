@@ -40,7 +40,7 @@ async def test_a_damaged_snapshot_is_refused_and_its_actor_stays_suspended(tmp_p
         assert (status["error"]["reason"], status["error"]["step"]) == (reason, "restore")
         assert name in status["error"]["message"] or str(snapshot) in status["error"]["message"]
         assert not [
-            name for name, _ in worker.gates.passed[passed:] if name in {"before restore", "replace config.json"}
+            name for name, _ in worker.gates.passed[passed:] if name in {"before restore", "make_tree sandboxes"}
         ]
         assert worker.left() == []
         # Whole again, it is as good as ever.

@@ -25,7 +25,6 @@ pytestmark = [pytest.mark.anyio, pytest.mark.runsc, pytest.mark.bench]
 
 TRIES = 20
 MEDIAN_MS = 15.0
-NOT_YET = "some thirty visits to a thread and 7 ms of our own make 23 ms on two cores; #5 stays open for it"
 STEPS = ("Detecting", "Generating", "Partitioning", "Injecting", "Creating")
 
 
@@ -44,13 +43,7 @@ def node(tmp_path, rootfs):
 
 
 @pytest.mark.usefixtures("logs_as_in_a_pod")
-@pytest.mark.parametrize(
-    "is_in_memory",
-    [
-        pytest.param(True, id="in memory", marks=pytest.mark.xfail(strict=True, reason=NOT_YET)),
-        pytest.param(False, id="on disk"),
-    ],
-)
+@pytest.mark.parametrize("is_in_memory", [True, False], ids=["in memory", "on disk"])
 async def test_with_a_warm_spec_it_takes_15_ms_from_detect_to_injected(
     is_in_memory, tmp_path, rootfs, node, record_property
 ):

@@ -16,7 +16,7 @@ LONG = pytest.mark.long
 # The state, and the gate (and how many pass it before) at which an operation is in that state.
 STARTING = [
     ("Assigned", "read assignment.json", 1),
-    ("Creating", "replace config.json", 1),
+    ("Creating", "make_tree sandboxes", 0),
     pytest.param("Creating", "replace sandbox.json", 0, marks=LONG),
     ("Creating", "before create", 0),
     ("Creating", "after create", 0),
@@ -30,7 +30,7 @@ STARTING = [
     pytest.param("Verifying", "after state", 1, marks=LONG),
 ]
 RESTORING = [
-    pytest.param("Restoring", "replace config.json", 0, marks=LONG),
+    pytest.param("Restoring", "make_tree sandboxes", 0, marks=LONG),
     ("Restoring", "before restore", 0),
     ("Restoring", "after restore", 0),
     ("Restoring", "before restore", 1),

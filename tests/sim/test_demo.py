@@ -27,7 +27,8 @@ def test_the_simulated_demo_says_so_in_its_first_line_and_plays_the_whole_story(
     assert first.startswith("greenroom demo: simulated, a model of runsc ")
     without, _, with_gpus = out.partition("\nwith GPUs: simulated, ")
     assert re.findall(r"-> (\w+)$", without, re.MULTILINE) == [
-        *("Creating", "Verifying", "Running", "Suspending", "Releasing", "Suspended"),
+        *("Creating", "Verifying", "Running", "Suspending", "Thawing", "Running"),
+        *("Suspending", "Releasing", "Suspended"),
         *("Assigned", "Restoring", "Verifying", "Running", "Stopping", "Terminated"),
     ]
     assert re.findall(r"-> (\w+)$", with_gpus, re.MULTILINE) == [
@@ -35,6 +36,7 @@ def test_the_simulated_demo_says_so_in_its_first_line_and_plays_the_whole_story(
         *("Suspending", "Releasing", "Suspended", "Assigned"),
         *("Detecting", "Generating", "Partitioning", "Injecting", "Restoring", "Verifying", "Running"),
     ]
+    assert "the first suspend was refused, and the actor ran on: HookFailed: the preSuspend hook failed" in without
     assert rest[-1].startswith("seen in the simulation: ")
     assert "proven" not in out
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 import pytest
 
+from actors.ports import NewDirectory, NewFile
 from sim.world import scenery
 from sim.world.disk import SimDisk
 from sim.world.files import SimFiles
@@ -251,13 +252,15 @@ def test_a_replacement_for_this_boot_may_be_torn_by_a_power_failure(point: str, 
     assert {found["it"] for found in distinct(make)} == expected
 
 
+BOOT = NewDirectory({"below": NewDirectory(), "bin": NewDirectory({"it": NewFile(b"x", mode=0o755)}, mode=0o755)})
+
+
 def test_of_what_is_for_this_boot_any_part_may_be_left_and_what_is_durable_beside_it_stays():
     def make() -> SimDisk:
         disk = new_disk()
 
         async def work(files: SimFiles) -> None:
-            await files.make_directory_for_boot(ROOT / "boot" / "below")
-            await files.replace_executable(ROOT / "boot" / "bin" / "it", b"x")
+            await files.make_tree(ROOT / "boot", BOOT)
             await files.replace(ROOT / "durable", b"1")
 
         run(work, disk)

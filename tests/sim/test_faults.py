@@ -3,11 +3,12 @@
 import pytest
 import trio
 
-from actors.ports import DeadlineExceededError, Files, GpuMonitor, Net, Processes, Signals, Wall, Watch
+from actors.ports import DeadlineExceededError, Files, GpuMonitor, Net, Processes, Signals, SnapshotStore, Wall, Watch
 from sim.documents import actor, container, counter, idler
 from sim.engine import run
 from sim.faults import (
     CONVERTER,
+    Cut,
     Fail,
     Fault,
     Halfway,
@@ -20,6 +21,8 @@ from sim.faults import (
     faults_from_json,
 )
 from sim.lies import LIES
+from sim.world.runsc.settings import Latencies
+from sim.world.world import Machine
 from statemachine.reasons import Reason
 from statemachine.states import State
 
@@ -46,6 +49,7 @@ EVERY_KIND = (
     fault(Lie("flipped"), method="read"),
     fault(Kill(after=True), incarnation=2),
     fault(Halfway(at="written", error="EIO"), method="replace"),
+    fault(Cut(3), argument="checkpoint"),
 )
 
 
@@ -63,6 +67,7 @@ def test_a_plan_is_the_same_after_a_way_through_json():
         lambda: Halfway(at="written", error="ENOSUCH"),
         lambda: When(port="disk"),
         lambda: When(nth=0),
+        lambda: Cut(0),
         lambda: When(probability=1.5),
         lambda: When(argument="("),
     ],
@@ -115,7 +120,7 @@ def test_a_failed_call_has_no_effect():
         assert (await here.status())["error"]["reason"] == Reason.STATE_UNWRITABLE
         assert here.left() == []
 
-    record = run(life, faults=[fault(Fail("ENOSPC"), method="replace_for_boot", argument="config.json")])
+    record = run(life, faults=[fault(Fail("ENOSPC"), method="make_tree")])
     assert fired(record)
     assert not any(said.event == "fault" for said in record.log)
 
@@ -143,7 +148,7 @@ def test_a_runsc_that_cannot_be_started_is_told_with_its_reason(error, reason):
 
 @pytest.mark.parametrize(
     ("method", "argument"),
-    [("list_directory", "sandboxes/"), ("replace_executable", ""), ("stat", "rootfs$")],
+    [("list_directory", "sandboxes/"), ("make_tree", ""), ("stat_each", "rootfs$")],
 )
 def test_a_broken_disk_at_the_start_of_an_actor_is_a_reason_and_no_fault_of_ours(method, argument):
     async def life(here):
@@ -151,14 +156,7 @@ def test_a_broken_disk_at_the_start_of_an_actor_is_a_reason_and_no_fault_of_ours
         await here.until(State.FAILED)
         assert here.left() == []
 
-    plan = fault(
-        Fail("EIO"),
-        port="files",
-        method=method,
-        argument=argument,
-        from_s=0.02,
-        nth=None if argument != "rootfs$" else 3,
-    )
+    plan = fault(Fail("EIO"), port="files", method=method, argument=argument, from_s=0.02)
     record = run(life, faults=[plan])
     assert fired(record)
     assert not any(said.event == "fault" for said in record.log)
@@ -251,7 +249,7 @@ def test_a_write_that_only_says_so_is_a_lie_without_effect():
 
 def test_every_lie_is_about_a_method_that_is_there():
     ports = {"files": Files, "processes": Processes, "watch": Watch, "net": Net, "signals": Signals, "wall": Wall}
-    ports["gpus"] = GpuMonitor
+    ports |= {"gpus": GpuMonitor, "stores": SnapshotStore}
     beside = {("processes", "wait"), ("processes", "signal"), ("watch", "next")}
     assert [name for name in LIES if name not in beside and not hasattr(ports[name[0]], name[1])] == []
 
@@ -296,7 +294,7 @@ def test_a_kill_in_the_middle_of_a_replacement_leaves_the_old_or_the_new_file(at
         left = [name for name in here.world.files_below(here.world.state.actor("a1").root) if name.endswith(".tmp")]
         assert len(left) == (0 if is_new else 1)
         await here.start()
-        await here.wait(State.FAILED)
+        await here.wait(State.RUNNING)  # its sandbox is found, and thawed if it was frozen
 
     run(life)
 
@@ -343,3 +341,56 @@ def test_the_errors_that_are_no_errno_are_the_ports_own():
             await here.worker.ports.processes.kill_and_wait(identity, deadline_s=1)
 
     run(life)
+
+
+def test_a_call_that_does_not_have_the_part_has_not_been_cut():
+    record = run(to_running, faults=[fault(Halfway(at="no such part"), method="replace", times_max=None)])
+    assert record.faults[0].seen > 1
+    assert fired(record) == ()
+    assert fired(run(to_running, faults=[fault(Cut(99), method="run", times_max=None)])) == ()
+
+
+@pytest.mark.parametrize(("nth", "names"), [(1, []), (2, []), (3, ["checkpoint.img", "pages.img", "pages_meta.img"])])
+def test_a_command_that_is_cut_has_done_what_it_did_before(nth, names):
+    async def life(here):
+        await to_running(here)
+        await here.reach(State.SUSPENDING)
+        cut = here.plant(fault(Cut(nth), method="run", argument=" checkpoint "))
+        seen = []
+
+        def observe(call):
+            if call.method == "run" and " resume " in call.argument:
+                seen.append(sorted(files_of_snapshots(here)))
+
+        here.world.ledger.observe = observe
+        await here.until(State.RUNNING)
+        assert cut.has_fired
+        assert (await here.status())["error"]["reason"] == Reason.RUNTIME_FAILED
+        assert seen == [names]
+        assert files_of_snapshots(here) == set()
+
+    run(life)
+
+
+def files_of_snapshots(here):
+    files = here.world.files_below(here.world.state.actor("a1").snapshots)
+    return {name.rpartition("/")[2] for name, data in files.items() if data is not None}
+
+
+def test_a_save_whose_command_was_cut_goes_on_inside_and_no_resume_is_taken_before_its_end():
+    save_s = 30.0
+
+    async def life(here):
+        await to_running(here)
+        await here.reach(State.SUSPENDING)
+        here.plant(fault(Cut(3), method="run", argument=" checkpoint "))
+        await here.until(State.THAWING)
+        began_s = trio.current_time()
+        (sandbox,) = here.world.execution.sandboxes.values()
+        assert len(sandbox.sentry.saves) == 1
+        await here.until(State.RUNNING)
+        assert save_s / 2 < trio.current_time() - began_s < save_s
+        assert sandbox.sentry.saves == []
+        assert not sandbox.sentry.pauses
+
+    run(life, machine=Machine(latencies=Latencies(save_s=save_s)))

@@ -78,6 +78,21 @@ def test_every_container_has_exactly_its_gpus_and_keeps_their_order_over_a_resum
     run(scenario, machine=FOUR)
 
 
+def test_an_actor_of_which_data_alone_was_saved_starts_anew_on_what_it_gets():
+    document = actor("a", claiming("trainer", 1), durableVolumes=[{"name": "work"}], suspend={"scope": "Data"})
+
+    async def scenario(here):
+        await here.submit(document)
+        await here.reach(State.RUNNING, uid="a")
+        await here.suspend("a")
+        await here.submit(B)
+        await here.reach(State.RUNNING, uid="b")
+        await here.resume("a")
+        assert told(here)["trainer"] == [(5, None)], "nothing is said of a snapshot that it does not come from"
+
+    run(scenario, machine=FOUR)
+
+
 @pytest.mark.parametrize("uid", ["a", "b"])
 def test_what_an_actor_held_is_free_once_it_is_stopped(uid):
     async def scenario(here):

@@ -29,33 +29,35 @@ CALLS = {
     "output": When(method="read", argument="cdi/.new-"),
     "kept": When(method="replace", argument="cdi/.*nvidia.json"),
     "dev": When(method="list_directory", argument="^/dev$"),
-    "node": When(method="lstat", argument="^/dev/nvidia3$"),
-    "control": When(method="lstat", argument="^/dev/nvidiactl$"),
+    "nodes": When(method="lstat_each", argument="^/dev/nvidia[0-9]"),
+    "granted": When(method="lstat_each", argument="/dev/nvidiactl"),
+    "stamps": When(method="stat_each", argument="^/dev "),
     "mounts": When(method="read", argument="^/proc/self/mountinfo$"),
     "links": When(method="make_links"),
-    "identity": When(method="replace_readable"),
+    "tree": When(method="make_tree"),
 }
 FAILS = {"fails": Fail("EIO"), "hangs": Hang(for_s=400.0), "is slow": Slow(5.0)}
 FAULTS = {f"{call} {how}": (when, what) for call, when in CALLS.items() for how, what in FAILS.items()} | {
     f"{call} lies: {how}": (CALLS[call], Lie(how))
     for call, name in {
         "word": ("gpus", "receive"), "version": ("processes", "run"), "generate": ("processes", "run"),
-        "output": ("files", "read"), "dev": ("files", "list_directory"), "node": ("files", "lstat"),
-        "control": ("files", "lstat"), "mounts": ("files", "read"), "kept": ("files", "replace"),
+        "output": ("files", "read"), "dev": ("files", "list_directory"), "nodes": ("files", "lstat_each"),
+        "granted": ("files", "lstat_each"), "stamps": ("files", "stat_each"),
+        "mounts": ("files", "read"), "kept": ("files", "replace"),
     }.items()
     for how in LIES[name]
 }  # fmt: skip
 
 
-LOOKS = ("dev", "node", "control", "mounts")
-"""What the worker does by itself at its start, so that a fault from the start concerns nobody."""
+LATER_ONLY = ("dev", "nodes", "granted", "stamps", "mounts", "tree")
+"""What the worker does by itself at its start, and any actor at its own: a fault from the start meets somebody else."""
 AT_START = [
     pytest.param(*fault, id=name, marks=() if name.endswith("fails") else pytest.mark.long)
     for name, fault in FAULTS.items()
-    if not name.startswith(LOOKS)
+    if not name.startswith(LATER_ONLY)
 ]
 LATER = [
-    pytest.param(*fault, id=name, marks=() if name.startswith(LOOKS) else pytest.mark.long)
+    pytest.param(*fault, id=name, marks=() if name.startswith(LATER_ONLY) else pytest.mark.long)
     for name, fault in FAULTS.items()
 ]
 

@@ -4,7 +4,7 @@ import pytest
 import trio
 
 from sim.engine import run
-from sim.faults import Fail, Fault, Hang, When
+from sim.faults import Fail, Fault, Halfway, Hang, When
 from sim.world.nvml import Return, Symbol, Trouble
 from statemachine.problem import Step
 from statemachine.reasons import Reason
@@ -222,6 +222,17 @@ def failing(error, **when):
     return spoil
 
 
+def cut_off(error, at):
+    """The activation's directory is made as far as that."""
+
+    def spoil(world):
+        when = When(incarnation=1, method="make_tree")
+        world.plan.plant(Fault(id="planted", when=when, what=Halfway(at=at, error=error)))
+        return lambda: None
+
+    return spoil
+
+
 UNWRITABLE = Reason.STATE_UNWRITABLE
 INJECT = {
     "uvm is gone": (without_a_node("nvidia-uvm"), inject(UNRESOLVED, subject="/dev/nvidia-uvm")),
@@ -232,16 +243,11 @@ INJECT = {
     "its gpu is a file": (as_a_file("nvidia3"), inject(UNRESOLVED, "not a character device", subject="/dev/nvidia3")),
     "its gpu is gone": (without_a_node("nvidia2"), inject(UNRESOLVED, subject="/dev/nvidia2")),
     "a full disk": (full_disk, inject(UNWRITABLE)),
-    "no gpus.json": (failing("EIO", method="replace_readable"), inject(UNWRITABLE)),
-    "no config.json of who claims": (
-        failing("ENOSPC", method="replace_for_boot", argument="trainer/config"),
-        inject(UNWRITABLE),
-    ),
-    "no config.json of pause": (
-        failing("EROFS", method="replace_for_boot", argument="pause/config"),
-        inject(UNWRITABLE),
-    ),
-    "no cover": (failing("ENOSPC", method="replace_executable", argument="cover$"), inject(UNWRITABLE)),
+    "nothing at all": (failing("EROFS", method="make_tree"), inject(UNWRITABLE)),
+    "no gpus.json": (cut_off("EIO", "made gpus/trainer"), inject(UNWRITABLE)),
+    "no config.json of who claims": (cut_off("ENOSPC", "made bundles/trainer"), inject(UNWRITABLE)),
+    "half a config.json of pause": (cut_off("EROFS", "created bundles/pause/config.json"), inject(UNWRITABLE)),
+    "no cover": (cut_off("ENOSPC", "written cover/cover"), inject(UNWRITABLE)),
     "no links": (failing("ENOSPC", method="make_links"), inject(UNWRITABLE, subject="lib-")),
 }
 
@@ -255,7 +261,7 @@ def test_what_cannot_be_injected_is_a_reason_and_runsc_is_not_called(spoil, fail
         await here.submit(pods.VICTIM)
         await here.until(State.PARTITIONING, "victim")
         # It looks at the nodes before it makes anything.
-        held_up = here.plant(Fault(id="held up", when=When(method="lstat", argument="nvidia-uvm$"), what=Hang()))
+        held_up = here.plant(Fault(id="held up", when=When(method="lstat_each", argument="nvidia-uvm "), what=Hang()))
         await here.until(State.INJECTING, "victim")
         await pods.met(held_up)
         mend = spoil(here.world)

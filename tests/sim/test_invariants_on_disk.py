@@ -61,7 +61,7 @@ def test_a_manifest_that_names_no_files_is_found():
         path = files(here).snapshot(name) / "manifest.json"
         put(here, path, orjson.loads(here.world.read(path)) | {"files": []})
 
-    assert names(spoilt(suspended, spoil)) == {"SnapshotsAreWhole", "LastGoodIsKept"}
+    assert names(spoilt(suspended, spoil)) == {"SnapshotsAreWhole", "LastGoodIsKept", "StateFilesParse"}
 
 
 def test_a_snapshot_that_was_named_good_and_is_gone_is_found():

@@ -123,7 +123,8 @@ def test_a_disk_that_is_full_at_the_checkpoint_costs_the_suspend_and_not_the_act
     async def life(here):
         await here.submit(counter())
         await here.reach(State.SUSPENDING)
-        here.world.fill_disk(slack_bytes=1 << 16)
+        # Room for what is measured before the freeze, and not for what gVisor then writes.
+        here.world.fill_disk(slack_bytes=6 << 20)
         await here.until(State.THAWING)
         here.world.make_room()
         await here.until(State.RUNNING)
@@ -135,7 +136,8 @@ def test_a_disk_that_is_full_at_the_checkpoint_costs_the_suspend_and_not_the_act
         assert here.world.files_below(here.world.state.actor("a1").snapshots) == {}
         await here.suspend()
 
-    record = run(life, machine=Machine(state_bytes=1 << 20))
+    record = run(life, machine=Machine(state_bytes=8 << 20))
+    assert any(" resume " in call.argument for call in record.calls)
     assert states(record)[3:6] == ["Running", "Suspending", "Thawing"]
 
 
@@ -199,6 +201,10 @@ RESTARTED = {
 }
 
 
+GOES_ON = frozenset({State.RUNNING, State.SUSPENDING})
+"""Where a sandbox lives that the next worker takes over, when it is still there."""
+
+
 @pytest.mark.parametrize("state", RESTARTED)
 @pytest.mark.parametrize("how", ["killed", "without power"])
 def test_a_worker_that_ended_in_any_state_is_followed_by_one_that_finds_its_way(state, how):
@@ -208,11 +214,13 @@ def test_a_worker_that_ended_in_any_state_is_followed_by_one_that_finds_its_way(
         await (here.restart() if how == "killed" else here.reboot())
         assert here.worker.lives
         await trio.sleep(1)
-        assert here.left() == []
         after = (await here.status())["state"]
-        if RESTARTED[state] is not None:
-            assert after == RESTARTED[state]
-        assert State(after) in {State.SUSPENDED, State.FAILED, State.TERMINATED}
+        goes_on = how == "killed" and state in GOES_ON
+        assert (here.left() != []) is goes_on
+        wanted = "Running" if goes_on else RESTARTED[state]
+        if wanted is not None:
+            assert after == wanted
+        assert State(after) in {State.SUSPENDED, State.FAILED, State.TERMINATED, *([State.RUNNING] if goes_on else [])}
         await here.submit(counter(generation=2))
         await here.wait(State.RUNNING)
         await trio.sleep(1)
@@ -222,7 +230,7 @@ def test_a_worker_that_ended_in_any_state_is_followed_by_one_that_finds_its_way(
     run(life)
 
 
-def test_what_a_dead_worker_left_is_ended_by_the_next():
+def test_what_a_dead_worker_left_is_gone_on_with_by_the_next():
     async def life(here):
         await here.submit(counter("a1"))
         await here.submit(counter("a2"))
@@ -230,14 +238,17 @@ def test_what_a_dead_worker_left_is_ended_by_the_next():
             await here.wait(State.RUNNING, uid)
         here.kill()
         await trio.sleep(5)
+        before = here.left()
         assert len(here.world.sandboxes_of("a1")) == 1
         assert len(here.output("a2")) > 40  # it lives on without its supervisor
         await here.start()
         await trio.sleep(1)
+        assert here.left() == before
+        await here.drain()
         assert here.left() == []
 
     record = run(life)
-    assert [said.fields["processes"] for said in record.log if said.event == "ended"] == [3, 3]
+    assert sorted(said.fields["actor"] for said in record.log if said.event == "taken_over") == ["a1", "a2"]
 
 
 def test_two_workers_do_not_share_a_state_directory():

@@ -3,16 +3,23 @@
 Each is one function that is exchanged for one that does a little less, as a slip of a hand would.
 """
 
+import contextlib
+
 import pytest
 
 from actors.generations import Verdict, judge
 from actors.manifest import CHECKPOINT_FILES, SnapshotFile
 from actors.ports import Exit
-from actors.steps import suspend, teardown, thaw
+from actors.runsc.driver import Runsc
+from actors.runsc.sandbox import Sandbox
+from actors.snapshots import prune
+from actors.steps import performer, release, suspend, teardown, thaw
 from actors.steps.stage import Freeze
 from sim.lives import LIVES
+from sim.sweep import look_on
 from sim.walker import How, every, named, walk
 from sim.world.processes import SimChild
+from statemachine.problem import ProblemError
 from supervisor import admitting
 
 KILLED = (How.BEFORE, How.AFTER)
@@ -96,3 +103,87 @@ def test_only_a_power_cut_shows_that_the_manifest_came_too_early(monkeypatch):
     report = walk(LIVES["suspend-resume"], share=named("manifest.json"), how=tuple(How))
     assert report.undisturbed == ()
     assert {each.how for each in report.walked if each.violations} == {How.POWER}
+
+
+# ---- those that need no crash
+
+
+def kill_before_the_proof(monkeypatch):
+    """The sandbox is ended as soon as its files are written, and not when they are proven."""
+    checkpoint = Sandbox.checkpoint_into
+
+    async def and_kill(sandbox, *args, **options):
+        await checkpoint(sandbox, *args, **options)
+        await sandbox.runsc.processes.kill_and_wait(sandbox.process.identity, deadline_s=5)
+
+    monkeypatch.setattr(Sandbox, "checkpoint_into", and_kill)
+
+
+def promote_what_is_not_written(monkeypatch):
+    """The machine is told of a snapshot whose manifest nobody has written."""
+
+    async def write_manifest(_files, _directory, _manifest):
+        return
+
+    monkeypatch.setattr(suspend, "write_manifest", write_manifest)
+
+
+def delete_the_last_good_one(monkeypatch):
+    """Older snapshots go before the newer one is there."""
+    save = suspend.save_snapshot
+
+    async def remove_and_save(stage, actor):
+        await stage.ports.files.remove_tree(stage.directory.snapshots)
+        return await save(stage, actor)
+
+    monkeypatch.setattr(performer, "save_snapshot", remove_and_save)
+
+
+def prune_the_one_just_proven(monkeypatch):
+    async def prune_all(files, snapshots, *, proven, **options):
+        await prune(files, snapshots, proven=proven, **options)
+        await files.remove_tree(snapshots / proven)
+
+    monkeypatch.setattr(release, "prune", prune_all)
+
+
+def save_twice(monkeypatch):
+    """The first image is thrown away, and another one made in the same freeze."""
+    checkpoint = Sandbox.checkpoint_into
+
+    async def twice(sandbox, directory, **options):
+        await checkpoint(sandbox, directory, **options)
+        await sandbox.runsc.files.remove_tree(directory)
+        await checkpoint(sandbox, directory, **options)
+
+    monkeypatch.setattr(Sandbox, "checkpoint_into", twice)
+
+
+def freeze_twice(monkeypatch):
+    """Nested in the sandbox, which takes two resumes then; that of its own that runsc would refuse is not asked for."""
+    pause = Runsc.pause
+
+    async def twice(runsc, target, **options):
+        await pause(runsc, target, **options)
+        with contextlib.suppress(ProblemError):
+            await pause(runsc, target, **options)
+
+    monkeypatch.setattr(Runsc, "pause", twice)
+
+
+UNDISTURBED = {
+    "killed before the proof": (kill_before_the_proof, "suspend-resume", "NeverLost"),
+    "promoted and not written": (promote_what_is_not_written, "suspend-resume", "LastGoodIsKept"),
+    "the last good one is deleted": (delete_the_last_good_one, "three-containers", "NeverLost"),
+    "the one just proven is pruned": (prune_the_one_just_proven, "suspend-resume", "NeverLost"),
+    "saved twice": (save_twice, "suspend-resume", "FreezesArePaired"),
+    "frozen twice": (freeze_twice, "suspend-resume", "FreezesArePaired"),
+}
+
+
+@pytest.mark.parametrize("defect", UNDISTURBED)
+def test_a_planted_defect_is_found_without_any_crash_and_nothing_without_it(monkeypatch, defect):
+    plant, life, invariant = UNDISTURBED[defect]
+    assert look_on(LIVES[life]) == ()
+    plant(monkeypatch)
+    assert invariant in {each.name for each in look_on(LIVES[life])}

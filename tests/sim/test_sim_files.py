@@ -20,6 +20,7 @@ from sim.world.files import SimFiles
 from sim.world.injection import Operation
 from sim.world.nodes import Special
 from supervisor.host.files import HostFiles
+from tests.contract.operations import TREE
 
 pytestmark = pytest.mark.anyio
 
@@ -56,12 +57,20 @@ LINKS: Final = {"liba.so.1": "/lib/liba.so.1.2", "libb.so.1": "/lib/libb.so.1.2"
 EXPECTED: Final = {
     "replace": ["created", "written", "synced", "renamed", "directory synced"],
     "replace_for_boot": ["created", "written", "renamed"],
-    "replace_executable": ["opened to everybody", "created", "written", "renamed"],
     "append": ["opened", "written", "directory synced"],
     "append_durably": ["opened", "written", "synced", "directory synced"],
     "make_directory": ["made", "synced", "made", "synced"],
-    "make_directory_for_boot": ["made", "made"],
     "make_links": ["made", "linked", "synced", "renamed", "directory synced"],
+    "make_tree": [
+        "made",
+        "created new",
+        "written new",
+        "made open",
+        "created open/run",
+        "written open/run",
+        "made bare",
+        "renamed",
+    ],
     "remove_tree": ["removed", "removed"],
     "lock": ["opened", "locked"],
 }
@@ -83,6 +92,8 @@ async def test_the_parts_of_an_operation_are_told_in_their_order(disk: SimDisk, 
         path /= "below"
     elif call == "make_links":
         arguments = [LINKS]
+    elif call == "make_tree":
+        arguments = [TREE]
     await getattr(files, call)(path, *arguments)
     assert reached == [f"{call}: {point}" for point in EXPECTED[call]]
 
@@ -118,6 +129,18 @@ async def test_links_that_cannot_be_finished_are_cleaned_up_after(disk: SimDisk,
     with pytest.raises(OSError) as caught:
         await new_files(disk, at).make_links(ROOT / "lib", LINKS)
     assert (caught.value.errno, caught.value.filename) == (errno.EIO, str(ROOT / "lib"))
+    assert scenery.snapshot(disk, ROOT) == {}
+
+
+@pytest.mark.parametrize("point", EXPECTED["make_tree"][:-1])
+async def test_a_tree_that_cannot_be_finished_is_cleaned_up_after(disk: SimDisk, anyio_backend: str, point: str):
+    async def at(reached: str) -> None:
+        if reached == f"make_tree: {point}":
+            raise OSError(errno.EIO, "broken")
+
+    with pytest.raises(OSError) as caught:
+        await new_files(disk, at).make_tree(ROOT / "tree", TREE)
+    assert (caught.value.errno, caught.value.filename) == (errno.EIO, str(ROOT / "tree"))
     assert scenery.snapshot(disk, ROOT) == {}
 
 

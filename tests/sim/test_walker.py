@@ -17,6 +17,7 @@ SHARES = {
     "backing-off": 31,
     "ends-by-itself": 13,
     "new-generations": 31,
+    "durable-volumes": 41,
     "claimed-gpus": 41,
     "lost-gpu": 41,
 }

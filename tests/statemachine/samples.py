@@ -53,6 +53,12 @@ VARIANTS: Final[dict[type, tuple[Event, ...]]] = {
     e.GpuLost: (e.GpuLost(gpu="GPU-0", problem=problem(Reason.GPU_LOST)),),
     e.Recovered: tuple(e.Recovered(finding=found, problem=problem(Reason.SUPERVISOR_RESTARTED)) for found in Finding),
 }
+VARIANTS[e.SnapshotUploaded] = tuple(
+    e.SnapshotUploaded(snapshot=each, uri=f"s3://bucket/{each}") for each in ("old", "stranger")
+)
+VARIANTS[e.UploadFailed] = tuple(
+    e.UploadFailed(snapshot=each, problem=problem(Reason.SNAPSHOT_NOT_UPLOADED)) for each in ("old", "stranger")
+)
 VARIANTS.update({kind: (kind(),) for kind in EVENTS if kind not in VARIANTS})
 EVERY_EVENT: Final = tuple(event for kind in EVENTS for event in VARIANTS[kind])
 

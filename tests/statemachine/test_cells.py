@@ -44,7 +44,12 @@ DOMAINS = {
     "held": tuple(held for size in range(len(Resource) + 1) for held in itertools.combinations(tuple(Resource), size)),
     "lost_gpus": ((), ("GPU-0",)),
     "tries": tuple(range(TRIES_MAX + 1)),
-    "problem": (None, problem(Reason.INTERNAL)),
+    "problem": (
+        None,
+        problem(Reason.INTERNAL),
+        problem(Reason.SNAPSHOT_NOT_UPLOADED),
+        problem(Reason.SNAPSHOT_NOT_UPLOADED, Step.RELEASE),
+    ),
 }
 """The values that matter of each field of memory; which fields a cell reads is found out, not told."""
 BEHIND = {"live": "containers"}

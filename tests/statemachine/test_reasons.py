@@ -10,7 +10,7 @@ from statemachine.reasons import CATALOGUE, Reason
 from tests.needs import ROOT
 
 LATER = {
-    Reason.CANCELLED, Reason.LIVE_CUDA_CONTEXT, Reason.SNAPSHOT_NOT_UPLOADED,
+    Reason.CANCELLED,
     Reason.NETWORK_UNAVAILABLE, Reason.PORT_TAKEN,
 }  # fmt: skip
 """Reasons of steps that are not built yet; a reason that comes into use is taken off here."""

@@ -236,6 +236,10 @@ def test_the_last_good_snapshot_is_never_lost():
         if new.actor.last_good != move.actor.last_good:
             saved = move.event.saved if isinstance(move.event, e.RolledBack) else None
             proven = move.event.snapshot if isinstance(move.event, e.SnapshotProven) else None
+            if isinstance(move.event, e.SnapshotUploaded):
+                assert new.actor.last_good is not None
+                assert attrs.evolve(new.actor.last_good, stored_uri=None) == move.actor.last_good
+                continue
             assert new.actor.last_good in {proven, saved, move.actor.origin}
             assert isinstance(move.event, e.SnapshotProven | e.SandboxRestored | e.RolledBack)
 

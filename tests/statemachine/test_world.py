@@ -90,6 +90,8 @@ class Chance:
         """What the step or the sandbox may do."""
         lives, some, state = self.lives, self.some, self.lives.actor.state
         facts: list[Callable[[], None]] = []
+        if lives.actor.last_good is not None and state is not State.TERMINATED:
+            facts += [lambda: lives.upload_ends(some([True, False]), self.parts())]
         if lives.world.running is not None:
             facts += [lambda: lives.step_fails(self.parts(), some([*e.SandboxFate]))]
             facts += [lambda: lives.step_hangs(self.parts())]

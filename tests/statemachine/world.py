@@ -23,7 +23,7 @@ from statemachine.states import FINAL, PASSING, RESTING, State
 N_STEPS = 14
 """No way to rest has more steps than this, when each answers."""
 NAMES = ("one", "two", "three")
-WISHED = {Reason.COMPLETED, Reason.WORKER_DRAINING}
+WISHED = {Reason.COMPLETED, Reason.WORKER_DRAINING, Reason.SNAPSHOT_NOT_UPLOADED}
 
 # What each step command makes, said here once more on purpose: the model does not trust the table's own list.
 MAKES: dict[type, tuple[Resource, ...]] = {
@@ -160,6 +160,8 @@ class Lives(RuleBasedStateMachine):
             self.good = event.snapshot
         elif isinstance(event, e.SandboxRestored):
             self.good = before.origin
+        elif isinstance(event, e.SnapshotUploaded):
+            self.good = before.last_good and attrs.evolve(before.last_good, stored_uri=event.uri)
         elif after.last_good != before.last_good:
             assert isinstance(event, e.RolledBack)
             assert after.state is State.SUSPENDED
@@ -313,6 +315,17 @@ class Lives(RuleBasedStateMachine):
     @rule(parts=st.integers(0, 4))
     def sandbox_dies(self, parts: int) -> None:
         self.feed(e.SandboxDied(problem=self.trouble("death")), parts)
+
+    @precondition(lambda self: self.actor.last_good is not None and self.actor.state is not State.TERMINATED)
+    @rule(well=st.booleans(), parts=st.integers(0, 4))
+    def upload_ends(self, well: bool, parts: int) -> None:
+        snapshot = self.actor.last_good
+        assert snapshot is not None
+        if well:
+            self.feed(e.SnapshotUploaded(snapshot=snapshot.id, uri=f"s3://bucket/{snapshot.id}"), parts)
+            return
+        problem = Problem(step=Step.SUPERVISE, reason=Reason.SNAPSHOT_NOT_UPLOADED, subject="store", message="no store")
+        self.feed(e.UploadFailed(snapshot=snapshot.id, problem=problem), parts)
 
     @precondition(lambda self: self.actor.held or self.actor.state is State.ASSIGNED)
     @rule(gpu=st.sampled_from(["GPU-0", "GPU-1"]), parts=st.integers(0, 4))

@@ -48,7 +48,10 @@ class Stand:
             performer_for=self._performer,
         )
         self.admission = Admission(
-            files=self.files, roster=self.worker, snapshots_of=lambda uid: state.actor(uid).snapshots
+            files=self.files,
+            stores=self.ports.stores,
+            roster=self.worker,
+            snapshots_of=lambda uid: state.actor(uid).snapshots,
         )
         if isinstance(self.files, FakeFiles):
             for directory in (BASE / "rootfs", state.actors, state.sandboxes, state.refused):

@@ -301,7 +301,9 @@ async def test_an_actor_that_was_found_at_rest_may_book_before_its_loop_has_begu
             await append(path, data)
 
         stand.files.append_durably = append_slowly
-        await stand.worker.resume_life(assignment, actor, entrance=Entrance.AT_REST, seq=0, lines=0, since_s=0.0)
+        await stand.worker.resume_life(
+            stand.worker.life_on_disk(assignment, actor, seq=0, lines=0, since_s=0.0), Entrance.AT_REST
+        )
         assert await stand.worker.gpus.book(assignment)
         disk.set()
         await anyio.wait_all_tasks_blocked()

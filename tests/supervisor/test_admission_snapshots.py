@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-import attrs
 import pytest
 
-from actors.manifest import write_manifest
+from actors.manifest import CHECKPOINT_FILES, write_manifest
+from actors.stores import snapshot_uri, upload
 from statemachine import commands as c
 from statemachine.reasons import Reason
 from statemachine.states import State
@@ -23,11 +23,10 @@ SNAPSHOT = a_snapshot(7)
 async def put_snapshot(stand, directory=None, uid="a1"):
     """A whole snapshot of an actor; returns its URI."""
     directory = directory or STATE.actor(uid).snapshot(SNAPSHOT.id)
-    stand.files.put(directory / "pages.img", b"page")
+    for name in CHECKPOINT_FILES:
+        stand.files.put(directory / name, b"page")
     digest = await stand.files.digest(directory / "pages.img")
-    manifest = a_manifest(SNAPSHOT.id)
-    file = attrs.evolve(manifest.files[0], blake3=digest)
-    await write_manifest(stand.files, directory, attrs.evolve(manifest, files=(file,)))
+    await write_manifest(stand.files, directory, a_manifest(SNAPSHOT.id, digest=digest))
     return directory.as_uri()
 
 
@@ -120,3 +119,51 @@ async def test_a_successor_that_is_to_begin_suspended_has_the_snapshot_that_its_
         hold.let_go()
         await stand.until(State.SUSPENDED)
         assert stand.life().actor.last_good.uri == uri
+
+
+# ---- in a store
+
+STORED = "s3://bucket/of/snapshots"
+
+
+async def put_stored(stand, uid="a1"):
+    """A snapshot in a store, and nothing of it here; returns its URI."""
+    directory = Path("/elsewhere/one")
+    await put_snapshot(stand, directory)
+    uri = snapshot_uri(STORED, uid, SNAPSHOT.id)
+    await upload(stand.files, stand.ports.stores, directory, uri)
+    await stand.files.remove_tree(directory)
+    return uri
+
+
+@pytest.mark.parametrize("desired", ["Running", "Suspended"])
+async def test_a_snapshot_in_a_store_is_verified_there_and_is_where_the_actor_begins(desired):
+    async with a_stand() as stand:
+        uri = await put_stored(stand)
+        await stand.submit(spec__desiredState=desired, spec__snapshot={"uri": uri})
+        await stand.until(State[desired.upper()])
+        origin = stand.life().actor.origin
+        assert (origin.id, origin.uri, origin.stored_uri) == (SNAPSHOT.id, uri, uri)
+        assert origin.is_elsewhere
+        assert "get_into" not in {operation for operation, _ in stand.ports.stores.done}
+
+
+async def test_a_snapshot_that_is_not_whole_in_its_store_is_refused():
+    async with a_stand() as stand:
+        uri = await put_stored(stand)
+        content = stand.ports.stores.content
+        chunk = next(each for each in content if "/chunks/" in each)
+        content[chunk] = content[chunk][:-1]
+        assert set(await stand.refused(spec__snapshot={"uri": uri})) == {Reason.SNAPSHOT_CORRUPT}
+        del content[f"{uri}/manifest.json"]
+        assert await stand.refused(spec__snapshot={"uri": uri}) == [Reason.SNAPSHOT_MISSING]
+        assert stand.worker.find("a1") is None
+
+
+async def test_a_store_that_does_not_answer_refuses_the_document():
+    async with a_stand() as stand:
+        uri = await put_stored(stand)
+        stand.ports.stores.failures["get"] = "down"
+        assert await stand.refused(spec__snapshot={"uri": uri}) == [Reason.STORE_UNREACHABLE]
+        del stand.ports.stores.failures["get"]
+        assert await stand.submit(spec__snapshot={"uri": uri}) is Effect.BEGUN

@@ -142,3 +142,28 @@ def test_an_actor_that_is_resumed_without_a_snapshot_is_said_to_start_anew(waits
         document = json.loads(ran(capsys, "resume", "a1", *waits, "--json")[1])
         assert document["startsAnew"] is starts_anew
         assert document["state"] == ("Assigned" if waits else "Running")
+
+
+@pytest.mark.parametrize(("words", "wanted"), [([], "Refuse"), (["--force"], "Force")])
+def test_a_resume_says_whether_it_wants_the_snapshot_restored_whatever_differs(words, wanted, monkeypatch, capsys):
+    asked = {}
+
+    def ask(_run_dir, op, **arguments):
+        asked[op] = arguments
+        return {"state": "Assigned", "startsAnew": False}
+
+    monkeypatch.setattr(requests, "ask", ask)
+    assert ran(capsys, "resume", "a1", "--no-wait", *words)[0] == 0
+    assert asked == {"resume": {"uid": "a1", "onDifference": wanted}}
+    assert ran(capsys, "suspend", "a1", "--no-wait")[0] == 0
+    assert asked["suspend"] == {"uid": "a1"}
+
+
+def test_the_status_of_an_actor_says_that_its_restore_was_forced(worker, capsys):
+    worker["status"] = {
+        "uid": "a1", "state": "Running", "since": "now", "generation": 1, "desiredState": "Running", "containers": [],
+        "lastGoodSnapshot": None, "error": None, "forced": True,
+    }  # fmt: skip
+    assert "forced  " in ran(capsys, "status", "a1")[1]
+    worker["status"]["forced"] = False
+    assert "forced" not in ran(capsys, "status", "a1")[1]

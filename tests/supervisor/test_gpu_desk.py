@@ -5,10 +5,13 @@ from contextlib import asynccontextmanager
 import anyio
 import pytest
 
+from actors.gpu.desk import SpecFacts
 from actors.gpu.partition import Grant
+from actors.gpu.view import NvmlAnswers
 from statemachine.problem import ProblemError, Step
 from statemachine.reasons import Reason
 from statemachine.states import DEADLINE_S, State
+from supervisor import gpu_desk
 from tests.actors.assignments import admitted, document
 from tests.fakes.files import FakeFiles
 from tests.fakes.nvml import DRIVER, FakeKeeper, FakeNvml, desk_on, put_nodes
@@ -16,7 +19,7 @@ from tests.gpu.making import claims, gpu, inventory
 
 pytestmark = pytest.mark.anyio
 
-BOUND_S = 5
+BOUND_S = 30
 
 
 def a_desk(*minors, answers=True):
@@ -245,3 +248,84 @@ async def test_a_gpu_that_this_pod_has_no_node_of_is_not_shown():
     assert [each["minor"] for each in desk.as_json()] == [3]
     nvml.answer(*inventory(2, 3, lost={3: "XID 79"}).gpus)
     assert [(each["minor"], each["state"]) for each in desk.as_json()] == [(3, "Lost")]
+
+
+# ------------------------------------------------------------------------------------------------ who computes on them
+
+
+def told(**processes):
+    """What NVML answers; `told(GPU_2=(7,))`."""
+    named = {name.replace("_", "-"): pids for name, pids in processes.items()}
+    return NvmlAnswers(driver=DRIVER, inventory=inventory(2, 3), processes=named)
+
+
+async def test_who_computes_is_what_nvml_has_told_of_just_these_gpus():
+    desk, _, nvml, _ = a_desk(2, 3)
+    nvml.say(told(GPU_2=(7,), GPU_3=()))
+    assert await desk.compute_processes(["GPU-2"]) == {"GPU-2": (7,)}
+    assert await desk.compute_processes([]) == {}
+
+
+async def test_processes_that_were_not_told_yet_are_waited_for():
+    desk, _, nvml, _ = a_desk(2, 3)
+    answers = []
+
+    async def ask():
+        answers.append(await desk.compute_processes(["GPU-2", "GPU-3"]))
+
+    with anyio.fail_after(BOUND_S):
+        async with anyio.create_task_group() as group:
+            group.start_soon(ask)
+            for view in (told(GPU_2=()), told(GPU_2=(), GPU_3=(9,))):
+                await anyio.wait_all_tasks_blocked()
+                assert answers == []
+                nvml.say(view)
+    assert answers == [{"GPU-2": (), "GPU-3": (9,)}]
+
+
+async def test_processes_that_nvml_does_not_tell_are_a_reason_with_the_gpu(monkeypatch):
+    monkeypatch.setattr(gpu_desk, "NEXT_WORD_S", 0.01)
+    desk, _, nvml, _ = a_desk(2, 3)
+    nvml.say(told(GPU_2=()))
+    problem = await problem_of(desk.compute_processes(["GPU-2", "GPU-3"]))
+    assert (problem.reason, problem.step) == (Reason.NVML_UNAVAILABLE, Step.SUSPEND)
+    assert problem.message == "NVML does not say which processes compute on GPU-3"
+
+
+@pytest.mark.parametrize("before", [None, told(GPU_2=())])
+async def test_while_nvml_fails_nobody_knows_who_computes_and_nobody_waits_for_it(before):
+    desk, _, nvml, _ = a_desk(2, 3)
+    if before is not None:
+        nvml.say(before)
+    nvml.fail("nvmlInit: NVML_ERROR_UNKNOWN")
+    with anyio.fail_after(gpu_desk.NEXT_WORD_S / 2):
+        problem = await problem_of(desk.compute_processes(["GPU-2"]))
+    assert (problem.reason, problem.step) == (Reason.NVML_UNAVAILABLE, Step.SUSPEND)
+    assert "NVML_ERROR_UNKNOWN" in problem.message
+
+
+# ---- what an actor holds since an earlier life of the worker
+
+
+async def test_what_is_kept_is_held_before_anybody_can_ask_and_as_it_was():
+    desk, *_ = a_desk(1, 2, 3)
+    grants = [Grant("b", ("GPU-3",)), Grant("a", ())]
+    assert desk.keep("a1", grants, SpecFacts(identity="00ff", driver=DRIVER))
+    assert desk.grants("a1") == tuple(grants)
+    assert desk.held_by("a1") == {"b": ("GPU-3",), "a": ()}
+    problem = await problem_of(desk.book(claiming("a2", x=3)))
+    assert problem.reason is Reason.INSUFFICIENT_GPUS
+    assert "a1 holds 1" in problem.message
+    assert await desk.book(claiming("a3", x=2))
+    assert not await desk.book(claiming("a1", b=1, a=0))  # it has its own
+
+
+async def test_a_gpu_is_kept_for_one_only():
+    desk, *_ = a_desk(1, 2)
+    facts = SpecFacts(identity="00ff", driver=DRIVER)
+    assert desk.keep("a1", [Grant("b", ("GPU-1",))], facts)
+    assert not desk.keep("a2", [Grant("b", ("GPU-1",))], facts)
+    assert not desk.keep("a1", [Grant("b", ("GPU-2",))], facts)
+    assert desk.grants("a2") == ()
+    desk.give_back("a1")
+    assert desk.keep("a2", [Grant("b", ("GPU-1",))], facts)

@@ -10,8 +10,8 @@ import pytest
 from actors.admission import decode
 from actors.assignment import Bundle
 from actors.bundle.capabilities import Claims
-from actors.bundle.config import Membership, hostname_of
-from actors.bundle.writer import compose
+from actors.bundle.composing import compose_each
+from actors.bundle.config import hostname_of
 from actors.gpu.desk import KeptSpec
 from actors.gpu.injection_plan import MARKER
 from actors.gpu.inventory import Inventory
@@ -63,9 +63,6 @@ class Node(MemoryFiles):
             device=(found.major, found.minor),
             kind=FileKind.CHARACTER_DEVICE,
         )
-
-    async def read_link(self, path):
-        return None
 
 
 def kept(*minors, **more):
@@ -231,18 +228,18 @@ async def test_a_plan_is_what_the_steps_write_but_for_names_that_only_a_start_ha
     what = Given(inventory=await stage.gpus.inventory(), spec=kept_spec(*MINORS))
     plan = await make_plan(stage.ports.files, stage.assignment, what, state_dir=stage.state_dir)
     await bring_up(stage)
+    composed = await compose_each(
+        stage.ports.files,
+        stage.assignment.containers,
+        sandbox_id=SANDBOX,
+        hostname=hostname_of(stage.assignment),
+        claims=Claims.DEVICES,
+    )
     for container in stage.assignment.containers:
         written = json.dumps(config_of(stage, container.name)).replace(stage.activation.name, ACTIVATION)
         named = json.loads(written)
         named["annotations"]["io.kubernetes.cri.sandbox-id"] = SANDBOX
-        pristine = await compose(
-            stage.ports.files,
-            container,
-            membership=Membership(name=container.name, sandbox_id=SANDBOX),
-            hostname=hostname_of(stage.assignment),
-            claims=Claims.DEVICES,
-        )
-        expected = difference(pristine, named, container.name)
+        expected = difference(composed[container.name], named, container.name)
         assert without_marker(plan.diffs[container.name]) == without_marker(expected)
         assert bool(expected) == (container.name != "logger")
 

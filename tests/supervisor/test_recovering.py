@@ -17,6 +17,7 @@ from supervisor import operations
 from supervisor.admitting import Effect
 from supervisor.memory import first_memory
 from supervisor.recovering import recover
+from supervisor.surveying import survey
 from tests.actors.memory_files import DIRECTORY
 from tests.fakes.performer import a_problem, a_snapshot, failing
 from tests.fakes.ports import FakePorts
@@ -47,7 +48,7 @@ async def started(ports, prepare=None):
     """A worker that has recovered, and whose actors have come to rest."""
     async with a_stand(ports) as stand:
         stand.prepare.update(prepare or {})
-        await recover(ports.as_ports, STATE, stand.worker)
+        await recover(ports.as_ports, STATE, stand.worker, await survey(ports.as_ports, STATE, stand.worker.gpus))
         for life in stand.worker.lives:
             while life.actor.state not in RESTING | FINAL:
                 await life.changed()

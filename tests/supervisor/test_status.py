@@ -25,7 +25,7 @@ async def test_the_status_of_an_actor_has_the_shape_that_the_design_gives():
         status = stand.worker.status_of(stand.life())
         assert status == {
             "uid": "a1", "name": "", "namespace": "", "generation": 1, "desiredState": "Running", "state": "Running",
-            "since": "1970-01-12T13:46:40.000Z", "error": None, "lastGoodSnapshot": None,
+            "since": "1970-01-12T13:46:40.000Z", "error": None, "forced": False, "lastGoodSnapshot": None,
             "containers": [{"name": "main", "state": "Running", "exitCode": None, "gpus": []}],
         }  # fmt: skip
         assert stand.status() == {"v": 1, **status}

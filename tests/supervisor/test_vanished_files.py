@@ -1,16 +1,18 @@
 """Files that vanish, and directories that do: what is ended, and what never is."""
 
 import errno
+from contextlib import asynccontextmanager
 
 import anyio
 import pytest
 
 from statemachine.states import State
 from supervisor import directory_intake
-from supervisor.directory_intake import SharedScans
-from tests.supervisor.intakes import ASSIGNMENTS, a_running_file, an_intake
+from supervisor.directory_intake import DirectoryIntake, SharedScans
+from tests.actors.memory_files import DIRECTORY
+from tests.supervisor.intakes import ASSIGNMENTS, Intake, a_running_file, an_intake
 from tests.supervisor.lives import settled
-from tests.supervisor.stands import a_document
+from tests.supervisor.stands import a_document, a_stand
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("short_times")]
 
@@ -268,3 +270,85 @@ async def test_who_asks_while_a_scan_runs_gets_one_that_begins_later():
         go.set()
     assert begun == [0, 1]
     assert said == [False] * 3 + [True] * 3
+
+
+# ---- vanished while there was no worker
+
+
+@asynccontextmanager
+async def an_intake_again(intake):
+    """Another life of the intake, on what the one before left."""
+    async with anyio.create_task_group() as scope:
+        again = DirectoryIntake(
+            directory=ASSIGNMENTS,
+            ports=intake.stand.ports.as_ports,
+            state_dir=intake.stand.state,
+            worker=intake.stand.worker,
+            admission=intake.stand.admission,
+        )
+        scope.start_soon(again.run)
+        yield
+        scope.cancel_scope.cancel()
+
+
+@asynccontextmanager
+async def a_stand_that_was_followed():
+    """A stand whose first intake has ended, with a1 Running out of `x.yaml`."""
+    async with a_stand() as stand:
+        stand.files.content[ASSIGNMENTS] = DIRECTORY
+        intake = Intake(stand, ASSIGNMENTS)
+        stand.files.put(ASSIGNMENTS / "x.yaml", a_document())
+        async with an_intake_again(intake):
+            await intake.running()
+        yield intake
+
+
+async def test_the_actor_of_a_file_that_vanished_while_there_was_no_worker_ends():
+    async with a_stand_that_was_followed() as intake:
+        await intake.stand.running("a2")  # of a command
+        del intake.files.content[ASSIGNMENTS / "x.yaml"]
+        async with an_intake_again(intake):
+            await intake.ended()
+            assert intake.state("a2") is State.RUNNING
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        lambda intake, path: None,
+        lambda intake, path: intake.files.content.pop(path),
+        lambda intake, path: intake.files.put(path, b'{"v":1,"directory":"/assign'),
+        lambda intake, path: intake.files.put(path, b'{"v":2,"directory":"/assignments","generation":1}'),
+        lambda intake, path: intake.files.put(path, b'{"v":1,"directory":"/elsewhere","generation":1}'),
+        lambda intake, path: intake.files.put(path, b'{"v":1,"directory":"/assignments","generation":2}'),
+        lambda intake, path: intake.files.put(path, b'{"v":1,"directory":"/assignments","generation":true}'),
+    ],
+    ids=["file is here", "not noted", "torn", "newer", "of another directory", "of another generation", "wrong type"],
+)
+async def test_an_actor_of_which_that_is_not_known_for_sure_is_not_ended(changed, request):
+    async with a_stand_that_was_followed() as intake:
+        if "file is here" not in request.node.name:
+            del intake.files.content[ASSIGNMENTS / "x.yaml"]
+        changed(intake, intake.stand.state.actor("a1").followed)
+        async with an_intake_again(intake):
+            await intake.some_rescans()
+            assert intake.state() is State.RUNNING
+
+
+async def test_a_directory_that_cannot_be_read_after_a_restart_ends_nothing_before_it_is_back():
+    async with a_stand_that_was_followed() as intake:
+        del intake.files.content[ASSIGNMENTS / "x.yaml"]
+        intake.files.fail("list_directory", ASSIGNMENTS, errno.EACCES)
+        async with an_intake_again(intake):
+            await intake.some_rescans()
+            assert intake.state() is State.RUNNING
+            intake.files.failures.clear()
+            await intake.ended()
+
+
+async def test_what_cannot_be_noted_costs_no_admission():
+    async with an_intake() as intake:
+        intake.files.fail("replace", intake.stand.state.actor("a1").followed, errno.ENOSPC)
+        intake.write("x.yaml")
+        await intake.running()
+        assert intake.stand.state.actor("a1").followed not in intake.files.content

@@ -122,6 +122,14 @@ def test_a_wrong_value_is_a_wrong_command_line(command, arguments, capsys):
     assert "Traceback" not in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("uri", ["", "x", "ftp://host/a", "s3://me:the-password@bucket/a", "s3://"])
+def test_a_store_that_is_none_is_a_wrong_command_line_and_its_password_is_not_repeated(uri, capsys):
+    assert greenroom.run(["run", "--snapshot-store", uri]) == greenroom.EXIT_USAGE
+    said = capsys.readouterr().err
+    assert "no URI of a store" in said
+    assert "the-password" not in said
+
+
 def test_every_command_and_every_flag_of_a_worker_stand_in_the_docs():
     text = (ROOT / "docs" / "cli.md").read_text()
     flags = [flag for param in run.params for flag in param.opts]

@@ -1,7 +1,7 @@
 """One call of runsc: a generator that yields what takes time and returns what it said and with which code.
 
 Each subcommand is in a module of its theme: `creating` (create, start, run, restore), `ending` (kill, delete, wait),
-`looking` (state, list, ps, events), `acting` (pause, resume, checkpoint, exec).
+`looking` (state, list, ps, events, help), `acting` (pause, resume, checkpoint, exec).
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ _SUBCOMMANDS: Final[Mapping[str, Callable[[Command], Steps[Completion]]]] = Mapp
         "delete": ending.delete,
         "events": looking.events,
         "exec": acting.execute,
+        "help": looking.help_on_verb,
         "kill": ending.kill,
         "list": looking.list_containers,
         "nvproxy": looking.nvproxy,

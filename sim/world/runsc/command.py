@@ -61,6 +61,7 @@ class Command:
             "network": flags.get("network", "sandbox"),
             "platform": flags.get("platform", "systrap"),
             "oci-seccomp": flags.get("oci-seccomp", "false"),
+            "restore-spec-validation": flags.get("restore-spec-validation", "enforce"),
         }
 
     def names(self) -> tuple[str, ...]:

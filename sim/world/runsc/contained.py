@@ -19,6 +19,7 @@ _REGULAR_GPU: Final = re.compile(r"/dev/nvidia\d+")
 CREATED, RUNNING, STOPPED, LIMBO = "created", "running", "stopped", "limbo"
 """What the sandbox itself knows of a container; limbo is one that waits to be restored, or never had a process."""
 KILLED: Final = 137
+_PAGE_BYTES: Final = 4096
 
 
 @attrs.define(kw_only=True)
@@ -162,6 +163,16 @@ class Contained:
     def cannot_open(self, path: str) -> str:
         """Why a device cannot be opened: behind no node is anything here."""
         return "No such device or address" if self.has_file(path) else "No such file or directory"
+
+    @property
+    def held(self) -> set[str]:
+        """The devices that its processes have open."""
+        return {path for each in self.processes.values() for path in each.run.held}
+
+    @property
+    def memory_bytes(self) -> int:
+        """What its processes hold: each a page, and what it asked for."""
+        return sum(_PAGE_BYTES + each.run.memory_bytes for each in self.processes.values())
 
     def _devices(self) -> set[str]:
         # Measured: /dev is part of the image, and a restore makes no node, whatever its spec has.

@@ -9,7 +9,7 @@ import orjson
 from .command import CREATED, PAUSED, RUNNING, STOPPED, Command, says
 from .machine import Completion, RunscError, Steps
 from .state_files import all_ids
-from .words import VERBS, UsageError
+from .words import VERBS, UsageError, help_on
 
 if TYPE_CHECKING:
     from .state_files import State
@@ -65,6 +65,13 @@ def nvproxy(command: Command) -> Steps[Completion]:
     yield from ()
     # Measured: in no order, each time in another one.
     return Completion(code=0, stdout="".join(f"{each}\n" for each in reversed(known)).encode())
+
+
+def help_on_verb(command: Command) -> Steps[Completion]:
+    """Tell how a subcommand is called."""
+    yield from ()
+    verb = command.words.arguments[0] if command.words.arguments else "help"
+    return Completion(code=0, stdout=help_on(verb, command.settings.flavour).encode())
 
 
 def events(command: Command) -> Steps[Completion]:

@@ -25,6 +25,7 @@ Instruction = tuple[Any, ...]
 ("touch", path) ("remove", path)    a file that only this container sees
 ("mknod", path, kind)       a node; `$?` is then 0 or 1
 ("cat", path)               say why a device cannot be opened
+("open", path) ("close", path)      hold a device open that can be; `$?` is then 0 or 1
 ("unless", path, index)     jump when the file is not there
 ("fork", code)              a child that goes on beside
 """
@@ -124,6 +125,7 @@ class Run:
         traps: signal to index; None ignores.
         memory_bytes: what it holds beyond its code.
         last: `$?`, as far as it is kept.
+        held: the devices that it has open.
         status: how it ended, 128 plus a signal's number; None while it runs.
     """
 
@@ -136,6 +138,7 @@ class Run:
     traps: dict[int, int | None] = attrs.field(factory=dict)
     memory_bytes: int = 0
     last: int = 0
+    held: set[str] = attrs.field(factory=set)
     status: int | None = None
 
     def next_s(self) -> float:
@@ -188,6 +191,11 @@ class Run:
                 self.last = 0 if surroundings.make_node(path, kind) else 1
             case ("cat", path):
                 surroundings.write(2, f"cat: can't open '{path}': {surroundings.cannot_open(path)}\n")
+            case ("open", path):
+                self.last = 0 if surroundings.has_file(path) else 1
+                self.held |= {path} if self.last == 0 else set()
+            case ("close", path):
+                self.held.discard(path)
             case ("remove", path):
                 surroundings.remove_file(path)
             case ("unless", path, index):
@@ -222,6 +230,7 @@ class Run:
             "traps": sorted(self.traps.items()),
             "memory_bytes": self.memory_bytes,
             "last": self.last,
+            "held": sorted(self.held),
         }
 
     @classmethod
@@ -242,6 +251,7 @@ class Run:
             traps=dict(saved["traps"]),
             memory_bytes=saved["memory_bytes"],
             last=saved["last"],
+            held=set(saved["held"]),
         )
 
 

@@ -6,7 +6,7 @@ Answers and their texts: measured on runsc 20240729.
 from __future__ import annotations
 
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
@@ -115,29 +115,29 @@ def destroy_subcontainer(sentry: Sentry, argument: Argument, _stdio: Sequence[Ha
     return gone
 
 
-def pause(sentry: Sentry, _argument: Argument, _stdio: Sequence[Handle], now_s: float) -> Any:
+def pause(sentry: Sentry, _argument: Argument, _stdio: Sequence[Handle], now_s: float) -> TryAgain:
     """Freeze every process; pauses nest."""
-    if not sentry.pauses:
-        sentry.frozen_s = now_s
-    sentry.pauses += 1
-    return True
+    return _once_saved(sentry, sentry.freeze, now_s)
 
 
-def resume(sentry: Sentry, _argument: Argument, _stdio: Sequence[Handle], now_s: float) -> Any:
-    """Undo one pause; after the last everything goes on where it stood, and what was signalled is delivered."""
-    if not sentry.pauses:
-        return True
-    sentry.pauses -= 1
-    if sentry.pauses:
-        return True
-    stood_s = now_s - sentry.frozen_s
-    for container in sentry.containers.values():
-        for process in container.processes.values():
-            process.run.wake_s += stood_s
-        signals, container.signals[:] = tuple(container.signals), ()
-        for pid, number in signals:
-            container.signal(pid, number, now_s)
-    return True
+def resume(sentry: Sentry, _argument: Argument, _stdio: Sequence[Handle], now_s: float) -> TryAgain:
+    """Undo one pause."""
+    return _once_saved(sentry, sentry.thaw, now_s)
+
+
+def _once_saved(sentry: Sentry, act: Callable[[float], None], now_s: float) -> TryAgain:
+    """Do something, after the save that is under way; also when whoever asked is gone by then."""
+    done: list[float] = []
+
+    def do(at_s: float) -> None:
+        act(at_s)
+        done.append(at_s)
+
+    if sentry.saves:
+        sentry.once_saved.append(do)
+    else:
+        do(now_s)
+    return lambda: True if done else None
 
 
 def send(sentry: Sentry, argument: Argument, _stdio: Sequence[Handle], now_s: float) -> Any:
@@ -237,8 +237,7 @@ def event(sentry: Sentry, argument: Argument, _stdio: Sequence[Handle], _now_s: 
     container = sentry.containers.get(argument["id"])
     if container is None or container.state == STOPPED:
         raise SandboxError("no such container")
-    count = len(container.processes)
-    return {"processes": count, "bytes": 4096 * count + sum(p.run.memory_bytes for p in container.processes.values())}
+    return {"processes": len(container.processes), "bytes": container.memory_bytes}
 
 
 QUESTIONS: Final[Mapping[str, Question]] = MappingProxyType(

@@ -20,6 +20,7 @@ from .shell import NoSuchCommandError, recognise
 
 if TYPE_CHECKING:
     from .restoring import Restore
+    from .saving import Save
 
 CONTAINER_NAME: Final = "io.kubernetes.cri.container-name"
 PANICKED: Final = 2
@@ -81,6 +82,8 @@ class Sentry:
         frozen_s: since when.
         restore: what is being restored; None when nothing is.
         orphans: file systems of deleted containers that are still in use, which spoils an image.
+        saves: those that are under way, in order; only the first has begun.
+        once_saved: what waits for the end of a save.
         save_fails: injected: what the next save fails with.
         is_over: whether its process has ended.
     """
@@ -95,6 +98,8 @@ class Sentry:
     frozen_s: float = 0.0
     restore: Restore | None = None
     orphans: list[str] = attrs.field(factory=list)
+    saves: list[Save] = attrs.field(factory=list)
+    once_saved: list[Callable[[float], None]] = attrs.field(factory=list)
     save_fails: str | None = None
     is_over: bool = False
     _effects: list[Effect] = attrs.field(factory=list)
@@ -156,9 +161,10 @@ class Sentry:
 
     def next_s(self) -> float:
         """When `advance` is due next; infinity when only a question can change anything."""
-        if self.is_over or self.pauses:
+        if self.is_over:
             return math.inf
-        return min(each.next_s() for each in self.containers.values())
+        save_s = self.saves[0].due_s if self.saves else math.inf
+        return save_s if self.pauses else min(save_s, *(each.next_s() for each in self.containers.values()))
 
     # -------------------------------------------------------------------------------------------------------- its time
 
@@ -170,8 +176,11 @@ class Sentry:
     def _run_until(self, now_s: float) -> None:
         # In the order in which things are due, so that output of several containers comes in the order of its times.
         while not self.is_over and (due_s := self.next_s()) <= now_s:
-            for container in tuple(self.containers.values()):
-                self._advance(container, due_s)
+            if self.saves and self.saves[0].due_s <= due_s:
+                self._end_save(due_s)
+            else:
+                for container in tuple(self.containers.values()):
+                    self._advance(container, due_s)
             self.settle()
 
     def _advance(self, container: Contained, now_s: float) -> None:
@@ -224,6 +233,43 @@ class Sentry:
         self._effects.extend(Reply(call, Answer(eof=True)) for call in self._waiting)
         self._waiting.clear()
         self._effects.append(SandboxEnds(code))
+
+    # ------------------------------------------------------------------------------------------------- frozen and saved
+
+    def freeze(self, now_s: float) -> None:
+        """Stop every process; that nests."""
+        if not self.pauses:
+            self.frozen_s = now_s
+        self.pauses += 1
+
+    def thaw(self, now_s: float) -> None:
+        """Undo one freeze; after the last everything goes on where it stood, and what was signalled is delivered."""
+        if not self.pauses:
+            return
+        self.pauses -= 1
+        if self.pauses:
+            return
+        stood_s = now_s - self.frozen_s
+        for container in self.containers.values():
+            for process in container.processes.values():
+                process.run.wake_s += stood_s
+            signals, container.signals[:] = tuple(container.signals), ()
+            for pid, number in signals:
+                container.signal(pid, number, now_s)
+
+    def save(self, save: Save, now_s: float) -> None:
+        """Begin a save, or let it wait for those that came before."""
+        self.saves.append(save)
+        if len(self.saves) == 1:
+            save.begin(self, now_s)
+
+    def _end_save(self, now_s: float) -> None:
+        self.saves.pop(0).finish(self, now_s)
+        waiting, self.once_saved = self.once_saved, []
+        for act in waiting:
+            act(now_s)
+        if self.saves:
+            self.saves[0].begin(self, now_s)
 
     # ------------------------------------------------------------------------------------------------------ containers
 

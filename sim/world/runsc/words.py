@@ -102,6 +102,7 @@ VERBS: Final[Mapping[str, Verb]] = MappingProxyType(
             },
             arguments=(0, _MANY),
         ),
+        "help": Verb(usage="help [<subcommand>]\n", arguments=(0, 1)),
         "kill": Verb(
             usage="kill <container id> [signal]\n", flags={"all": _BOOL, "pid": _TEXT, "pgid": _TEXT}, arguments=(1, 2)
         ),
@@ -198,9 +199,8 @@ def read_verb(flags: Mapping[str, str], rest: Sequence[str], flavour: Flavour) -
     verb = VERBS.get(rest[0]) if rest else None
     if verb is None:
         raise UsageError(_USAGE, 128)
-    accepted = verb.flags if flavour is Flavour.R24 else {**verb.flags, **_HEAD_FLAGS.get(rest[0], {})}
     try:
-        options, arguments = _flags(rest[1:], accepted)
+        options, arguments = _flags(rest[1:], flags_of(rest[0], flavour))
     except UsageError as error:
         raise UsageError(f"{error.text}\n{verb.usage}", 128) from None
     least, most = verb.arguments
@@ -211,6 +211,24 @@ def read_verb(flags: Mapping[str, str], rest: Sequence[str], flavour: Flavour) -
         text = f'invalid value "{compression}" for flag -compression: invalid checkpoint compression type'
         raise UsageError(f'{text} "{compression}"\n{verb.usage}', 128)
     return Words(flags=flags, verb=rest[0], options=options, arguments=tuple(arguments))
+
+
+def flags_of(verb: str, flavour: Flavour) -> Mapping[str, bool]:
+    """The flags of a subcommand."""
+    flags = VERBS[verb].flags
+    return flags if flavour is Flavour.R24 else {**flags, **_HEAD_FLAGS.get(verb, {})}
+
+
+def help_on(verb: str, flavour: Flavour) -> str:
+    """What `help` says of a subcommand, without the words that explain each flag.
+
+    Raises:
+        UsageError: there is none such.
+    """
+    if verb not in VERBS:
+        raise UsageError(f"Subcommand {verb} not understood\n", 128)
+    kinds = sorted(flags_of(verb, flavour).items())
+    return VERBS[verb].usage + "".join(f"  -{name}{'' if is_bool else ' value'}\n    \t…\n" for name, is_bool in kinds)
 
 
 def _flags(words: Sequence[str], known: Mapping[str, bool]) -> tuple[dict[str, str], Sequence[str]]:

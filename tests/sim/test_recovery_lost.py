@@ -1,0 +1,194 @@
+"""What a restarted supervisor cannot go on with: ended, told with its cause, and nothing is guessed."""
+
+import json
+import signal
+
+import pytest
+
+from actors.runsc.record import RECORD_NAME
+from sim.documents import IDLE, actor, container, counter
+from sim.engine import run
+from sim.lives import claiming
+from sim.world import scenery
+from statemachine.problem import ProblemError
+from statemachine.states import State
+from tests.sim.restarts import (
+    GPUS,
+    activation_of,
+    killed_while_running,
+    lost,
+    scene,
+    write_record,
+)
+
+
+def test_a_sandbox_that_died_while_there_was_nobody_is_told_as_gone():
+    @scene()
+    async def _(here):
+        await killed_while_running(here)
+        here.world.kill_sandbox("a1")
+        await here.start()
+        assert "its sandbox is gone" in await lost(here)
+
+
+def test_after_another_boot_nothing_is_alive():
+    @scene()
+    async def _(here):
+        await killed_while_running(here)
+        await here.world.reboot(synced=True)
+        await here.start()
+        assert "booted anew" in await lost(here)
+
+
+def test_a_record_of_another_boot_is_not_believed_and_no_process_is_looked_at_because_of_it():
+    @scene()
+    async def _(here):
+        await killed_while_running(here)
+        write_record(here, bootId="another")
+        worker = await here.start()
+        assert await lost(here)
+        asked = [call.method for call in here.world.ledger.calls if call.incarnation == worker.number]
+        assert "reclaim" not in asked
+
+
+def test_a_record_that_says_too_little_is_not_gone_on_with():
+    @scene()
+    async def _(here):
+        await killed_while_running(here)
+        record, path = activation_of(here)
+        del record["belongings"]
+        scenery.put_file(here.world.disk, path, json.dumps({**record, "v": 1}).encode())
+        await here.start()
+        assert "an earlier version wrote its record" in await lost(here)
+
+
+def test_a_record_of_a_newer_version_is_set_aside():
+    @scene()
+    async def _(here):
+        await killed_while_running(here)
+        write_record(here, v=9)
+        await here.start()
+        assert "its sandbox is gone" in await lost(here)
+        kept = [name for name in here.world.files_below(here.world.state.root) if f"{RECORD_NAME}.aside-" in name]
+        assert len(kept) == 1
+
+
+def test_a_sandbox_that_does_not_answer_is_ended_and_that_is_told():
+    @scene()
+    async def _(here):
+        await killed_while_running(here)
+        for sandbox in here.world.sandboxes_of("a1"):
+            here.world.table.signal(sandbox, signal.SIGSTOP)
+        await here.start()
+        assert "did not end within 15 s" in await lost(here)
+
+
+def test_a_bundle_that_cannot_be_read_any_more_is_told():
+    @scene()
+    async def _(here):
+        await killed_while_running(here)
+        _, path = activation_of(here)
+        scenery.put_file(here.world.disk, path.parent / "bundles/main/config.json", b"{")
+        await here.start()
+        assert "config.json cannot be read" in await lost(here)
+
+
+def test_a_sandbox_whose_actor_is_not_known_any_more_is_ended():
+    async def scenario(here):
+        await killed_while_running(here)
+        scenery.put_file(here.world.disk, here.world.state.actor("a1").assignment, b"{")
+        await here.start()
+        assert here.left() == []
+        with pytest.raises(ProblemError, match="ActorNotFound"):
+            await here.status()
+
+    run(scenario, seed=1)
+
+
+def test_two_sandboxes_of_one_actor_are_both_ended():
+    @scene()
+    async def _(here):
+        await here.submit(counter())
+        await here.submit(counter("a2"))
+        for uid in ("a1", "a2"):
+            await here.wait(State.RUNNING, uid)
+        here.kill()
+        for name in here.world.files_below(here.world.state.sandboxes):
+            if name.endswith(f"/{RECORD_NAME}"):
+                path = here.world.state.sandboxes / name
+                document = json.loads(here.world.read(path))
+                scenery.put_file(here.world.disk, path, json.dumps({**document, "actor": "a1"}).encode())
+        await here.start()
+        assert "2 sandboxes" in await lost(here)
+        assert (await here.status("a2"))["state"] == "Failed"
+
+
+# ---- GPUs
+
+
+TWO = actor("a1", claiming("trainer", 1), container("log", IDLE), claiming("eval", 1))
+
+
+def test_gpus_stay_with_whom_they_were_granted_and_nobody_else_gets_them():
+    @scene(GPUS)
+    async def _(here):
+        await killed_while_running(here, TWO)
+        before = (await_status := here.status_file())["containers"]
+        assert [len(each["gpus"]) for each in await_status["containers"]] == [1, 0, 1]
+        await here.start()
+        assert (await here.status())["containers"] == before
+        with pytest.raises(ProblemError, match="a1 holds 2"):
+            await here.submit(actor("a2", claiming("solo", 2)))
+        await here.submit(actor("a3", claiming("solo", 1)))
+        await here.wait(State.RUNNING, "a3")
+        await here.suspend()
+        await here.resume()
+        await here.restart()
+        assert (await here.status())["state"] == "Running"
+        await here.stop()
+        await here.submit(actor("a2", claiming("solo", 2)))
+        await here.wait(State.RUNNING, "a2")
+
+
+def test_a_gpu_that_is_lost_while_there_is_nobody_is_told_of_the_actor():
+    @scene(GPUS)
+    async def _(here):
+        await killed_while_running(here, TWO)
+        here.world.gpus.lose(2)
+        await here.start()
+        status = await here.wait(State.FAILED)
+        assert (status["error"]["reason"], here.left()) == ("GpuLost", [])
+        here.world.gpus.recover(2)
+
+
+def test_the_gpus_of_what_is_not_gone_on_with_are_free():
+    @scene(GPUS)
+    async def _(here):
+        await killed_while_running(here, TWO)
+        here.world.kill_sandbox("a1")
+        await here.start()
+        assert "its sandbox is gone" in await lost(here)
+        await here.submit(actor("a2", claiming("solo", 3)))
+        await here.wait(State.RUNNING, "a2")
+
+
+TAMPERED = {
+    "another runsc": lambda record: record["belongings"].update(runtimeSha256="f" * 64),
+    "that are not the actor's: extra": lambda record: record["containers"].update(extra="c" + "0" * 16),
+    "of which nothing is known: main": lambda record: record["containers"].pop("main"),
+    "runsc does not know container main": lambda record: record["containers"].update(main="c" + "0" * 16),
+    "runsc does not know its sandbox": lambda record: record["containers"].update(pause="c" + "0" * 16),
+    "cannot be booked": lambda record: record["belongings"].update(granted=[{"container": "main", "gpus": []}]),
+}
+
+
+@pytest.mark.parametrize("says", TAMPERED)
+def test_what_does_not_fit_together_is_not_gone_on_with(says):
+    @scene()
+    async def _(here):
+        await killed_while_running(here)
+        record, path = activation_of(here)
+        TAMPERED[says](record)
+        scenery.put_file(here.world.disk, path, json.dumps(record).encode())
+        await here.start()
+        assert says in await lost(here)
