@@ -191,8 +191,8 @@ class Stage:
         return [*self.processes_below(), *map(str, self.state.sandboxes.iterdir())]
 
 
-def _children() -> str:
-    return "".join(path.read_text() for path in _threads())
+def _children() -> set[str]:
+    return {pid for path in _threads() for pid in path.read_text().split()}
 
 
 def _threads() -> list[Path]:
@@ -212,6 +212,7 @@ async def open_stage(directory: Path, rootfs: Path) -> AsyncIterator[Stage]:
     runsc = find(Tool.RUNSC)
     assert runsc is not None
     state = StateDir(directory / "state")
+    before = _children()  # a server that serves many tests is one
     async with open_host_ports(roots=[state.root]) as ports:
         await ports.files.make_directory(state.sandboxes)
         try:
@@ -221,4 +222,4 @@ async def open_stage(directory: Path, rootfs: Path) -> AsyncIterator[Stage]:
                 for activation in list(state.sandboxes.iterdir()):
                     await end_activation(ports.processes, ports.files, activation)
                 # The stubs of a sandbox die after it, by themselves, and only the reaper knows them.
-                await wait_until(lambda: not _children())
+                await wait_until(lambda: _children() <= before)
