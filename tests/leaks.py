@@ -18,7 +18,7 @@ import attrs
 # What a file is called while it is being replaced (supervisor/host/writing.py).
 _TEMPORARY: Final = re.compile(r"\..+\.[0-9a-f]{16}\.tmp")
 # Threads that were told to end and orphans that were killed may take that long on a busy machine.
-_PATIENCE_S: Final = 10.0
+_PATIENCE_S: Final = 5.0
 _POLL_S: Final = 0.01
 _ENTRIES_MAX: Final = 50_000
 

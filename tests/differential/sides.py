@@ -251,8 +251,6 @@ class _Played:
         self.side.begin(self.side.on_drain)
         if before != "Terminated":
             wait_until(lambda: self.sights.bases() > bases)
-        if before == "Running":
-            wait_until(lambda: self._state() != "Running")
         return code
 
     def _spoil(self, how: str) -> object:
