@@ -242,7 +242,7 @@ def _faults_of(call: Call, parts: Sequence[str]) -> Iterator[tuple[Kind, str, Wh
 
 
 _AT_ONCE: Final = frozenset({("processes", "signal"), ("processes", "close"), ("files", "unlock")})
-_NEVER_FAIL: Final = _AT_ONCE | {("processes", "wait"), ("net", "accept"), ("net", "close")}
+_NEVER_FAIL: Final = _AT_ONCE | {("processes", "wait"), ("net", "accept"), ("net", "close"), ("watch", "next")}
 """Calls that the real ports do not let fail."""
 
 
