@@ -114,6 +114,8 @@ def _show_actor(actor: dict[str, Any]) -> None:
     if actor["lastGoodSnapshot"]:
         snapshot = actor["lastGoodSnapshot"]
         click.echo(f"snapshot       {snapshot['id']} of {snapshot['createdAt']} at {snapshot['uri']}")
+        if snapshot.get("storedUri"):
+            click.echo(f"stored         {snapshot['storedUri']}")
     if actor.get("forced"):
         click.echo("forced         restored, or tried to be, whatever differs from the snapshot; its journal says what")
     if actor["error"]:

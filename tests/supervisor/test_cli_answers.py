@@ -167,3 +167,15 @@ def test_the_status_of_an_actor_says_that_its_restore_was_forced(worker, capsys)
     assert "forced  " in ran(capsys, "status", "a1")[1]
     worker["status"]["forced"] = False
     assert "forced" not in ran(capsys, "status", "a1")[1]
+
+
+@pytest.mark.parametrize("stored", [None, "s3://bucket/a1/s1"])
+def test_the_status_of_an_actor_says_where_its_snapshot_is_stored(stored, worker, capsys):
+    snapshot = {"id": "s1", "createdAt": "then", "uri": "file:///here/s1", "storedUri": stored}
+    worker["status"] = {
+        "uid": "a1", "state": "Suspended", "since": "now", "generation": 1, "desiredState": "Running",
+        "containers": [], "lastGoodSnapshot": snapshot, "error": None,
+    }  # fmt: skip
+    said = [line.split() for line in ran(capsys, "status", "a1")[1].splitlines()]
+    assert ["snapshot", "s1", "of", "then", "at", "file:///here/s1"] in said
+    assert [line[1] for line in said if line[0] == "stored"] == ([stored] if stored else [])
