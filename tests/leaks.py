@@ -6,10 +6,12 @@ its business. What ends by itself gets a moment to do so.
 
 import os
 import re
+import signal
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -136,6 +138,24 @@ Check = Callable[[], list[str]]
 
 
 def watch_for_leaks(directory: Path | None) -> Check:
-    """Take stock now, and return what finds the leaks since."""
+    """Take stock now, and return what finds the leaks since, and ends the children among them.
+
+    Else every later test that wants to have no children would fail as well.
+    """
     before = Belongings.of(directory)
-    return lambda: find_leaks(before, directory)
+
+    def check() -> list[str]:
+        leaks = find_leaks(before, directory)
+        if leaks:
+            _end(dict(_children()).keys() - before.children.keys())
+        return leaks
+
+    return check
+
+
+def _end(children: Collection[int]) -> None:
+    for pid in children:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+        with suppress(ChildProcessError):
+            os.waitpid(pid, 0)

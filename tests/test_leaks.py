@@ -134,12 +134,16 @@ def test_the_fixture_fails_the_test_that_leaks_and_no_other(pytester: pytest.Pyt
         """
         import os
         import pytest
+        from tests.leaks import Belongings
 
         def test_clean(): pass
 
         def test_leaks(tmp_path):
             (tmp_path / ".x.0123456789abcdef.tmp").touch()
             os.open("/dev/null", os.O_RDONLY)
+            os.posix_spawn("/bin/sh", ["sh", "-c", "kill -STOP $$"], {})
+
+        def test_has_no_children(): assert not Belongings.of(None).children
 
         def test_closed(): os.close(os.open("/dev/null", os.O_RDONLY))
         """
@@ -154,7 +158,8 @@ def test_the_fixture_fails_the_test_that_leaks_and_no_other(pytester: pytest.Pyt
         timeout=60,
         check=False,
     )
-    assert "3 passed, 1 error" in finished.stdout, finished.stdout
+    assert "4 passed, 1 error" in finished.stdout, finished.stdout
     assert "left behind:" in finished.stdout
+    assert "child process " in finished.stdout
     assert "descriptor: /dev/null" in finished.stdout
     assert "temporary file: " in finished.stdout

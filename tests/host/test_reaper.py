@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import anyio
+import attrs
 import pytest
 from anyio.lowlevel import checkpoint
 
@@ -88,13 +89,7 @@ async def test_the_grace_of_a_pid_begins_anew_with_a_new_process(ports: Ports, m
         if found is None or asked != pid:
             return found
         age += 1
-        return procfs.ProcessStat(
-            pid=asked,
-            state=found.state,
-            parent=found.parent,
-            session=found.session,
-            start_ticks=found.start_ticks + age,
-        )
+        return attrs.evolve(found, start_ticks=found.start_ticks + age)
 
     monkeypatch.setattr(procfs, "read_stat", younger)
     begin_s = anyio.current_time()
