@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from actors import snapshots
-from actors.stores import find_stored, is_stored_uri, verify_stored
+from actors.stores import find_stored, is_stored_uri, verify_chunks
 from statemachine.actor import Snapshot
 from statemachine.problem import ProblemError
 
@@ -23,9 +23,11 @@ async def find_named(files: Files, stores: Stores, uri: str, *, step: Step) -> S
     Raises:
         ProblemError: SnapshotMissing, SnapshotCorrupt, NewerFormat, NotSupported, StoreUnreachable.
     """
-    if await find_stored(stores, uri, step=step) is None:
+    stored = await find_stored(stores, uri, step=step)
+    if stored is None:
         return await snapshots.find_snapshot(files, uri, step=step)
-    return _elsewhere(await verify_stored(stores, uri, step=step))
+    await verify_chunks(stores, stored, step=step)
+    return _elsewhere(stored)
 
 
 async def recall_named(files: Files, stores: Stores, uri: str, *, step: Step) -> Snapshot:

@@ -17,15 +17,20 @@ from statemachine.problem import Problem, ProblemError, Step
 from statemachine.reasons import Reason
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable
+    from collections.abc import Awaitable, Callable, Iterable, Mapping
     from pathlib import Path
 
     from actors.manifest import Manifest
     from actors.ports import Files
 
-FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 """What the kernel says when there is no room."""
 _T = TypeVar("_T")
+
+
+def unwritten(error: OSError) -> Reason:
+    """Why something of a snapshot was not written: there is no room for it, or it cannot be."""
+    return Reason.INSUFFICIENT_DISK if error.errno in _FULL else Reason.STATE_UNWRITABLE
 
 
 async def prove(
@@ -67,18 +72,30 @@ async def verify(files: Files, directory: Path, manifest: Manifest, *, step: Ste
         ProblemError: SnapshotCorrupt, once for each file that differs, in the manifest's order.
     """
     faults = await faults_of(files, directory, manifest)
-    problems = [
+    problems = damage(faults, snapshot=directory.name, place=str(directory), step=step)
+    if problems:
+        raise ProblemError(*problems)
+
+
+def damage(faults: Mapping[str, str | None], *, snapshot: str, place: str, step: Step) -> tuple[Problem, ...]:
+    """The problem of each file that is not as it was.
+
+    Args:
+        faults: by name, as `faults_of` has them.
+        snapshot: its id.
+        place: the directory or the URI that the files are below.
+        step: the step that the problems belong to.
+    """
+    return tuple(
         Problem(
             step=step,
             reason=Reason.SNAPSHOT_CORRUPT,
-            subject=str(directory / name),
-            message=f"snapshot {directory.name}: {name} {fault}",
+            subject=f"{place}/{name}",
+            message=f"snapshot {snapshot}: {name} {fault}",
         )
         for name, fault in faults.items()
         if fault is not None
-    ]
-    if problems:
-        raise ProblemError(*problems)
+    )
 
 
 async def faults_of(files: Files, directory: Path, manifest: Manifest) -> dict[str, str | None]:
@@ -102,9 +119,10 @@ async def _reported(act: Callable[[], Awaitable[_T]], directory: Path, step: Ste
     try:
         return await act()
     except OSError as error:
-        reason = Reason.INSUFFICIENT_DISK if error.errno in FULL else Reason.STATE_UNWRITABLE
         message = f"the files of the checkpoint in {directory} cannot be made durable: {error.strerror or error}"
-        raise ProblemError(Problem(step=step, reason=reason, subject=str(directory), message=message)) from error
+        raise ProblemError(
+            Problem(step=step, reason=unwritten(error), subject=str(directory), message=message)
+        ) from error
 
 
 async def _sizes(files: Files, directory: Path, required: Iterable[str], step: Step) -> dict[str, int]:

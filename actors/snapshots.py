@@ -70,7 +70,7 @@ def snapshot_of(manifest: Manifest, directory: Path) -> Snapshot:
         id=manifest.id,
         uri=uri_of(directory),
         created_at=epoch_s(manifest.created_at),
-        exited=tuple((each.name, each.exited) for each in manifest.containers if each.exited is not None),
+        exited=manifest.exited,
     )
 
 
@@ -132,12 +132,12 @@ async def remove_unproven(files: Files, snapshots: Path) -> None:
 
 async def _remove_unproven(files: Files, snapshots: Path, names: Iterable[str]) -> None:
     for name in names:
-        if await _has_no_manifest(files, snapshots / name):
+        if await has_no_manifest(files, snapshots / name):
             await _remove(files, snapshots / name)
 
 
-async def _has_no_manifest(files: Files, directory: Path) -> bool:
-    """Whether there is certainly none: what cannot be looked at may have one."""
+async def has_no_manifest(files: Files, directory: Path) -> bool:
+    """Whether there is certainly none, so that it is no snapshot: what cannot be looked at may have one."""
     try:
         return await files.lstat(directory / MANIFEST_NAME) is None
     except OSError:

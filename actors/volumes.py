@@ -7,7 +7,8 @@
 
 Putting back is undone as long as `.volumes-replaced` is there, whatever else is: `confirm` takes it away by one rename,
 and until then `settle` brings every volume that is in it back. So whoever is cut off between any two steps leaves what
-`settle` makes one of the two whole states of, each volume in turn, and again when it is cut off itself.
+`settle` makes one of the two whole states of, each volume in turn, and again when it is cut off itself. Removing what
+was replaced takes as long as it is large, and nobody has to wait for that: it is `discard`'s.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ async def put_back(files: Files, actor: ActorDir, names: Sequence[str], archive:
 
 
 async def confirm(files: Files, actor: ActorDir) -> None:
-    """What was put back counts: what it has replaced goes. Does nothing where nothing was put back.
+    """What was put back counts: what it has replaced is to be discarded. Does nothing where nothing was put back.
 
     Raises:
         OSError: it still counts for nothing.
@@ -78,7 +79,11 @@ async def confirm(files: Files, actor: ActorDir) -> None:
     await files.remove_tree(actor.removed_volumes)
     await files.rename(actor.replaced_volumes, actor.removed_volumes)
     await _require_gone(files, actor)
-    with suppress(OSError):  # it counts; what is left goes with the next one
+
+
+async def discard(files: Files, actor: ActorDir) -> None:
+    """Remove what was replaced by a start that counts. What cannot be removed now goes with the next start."""
+    with suppress(OSError):
         await files.remove_tree(actor.removed_volumes)
 
 

@@ -40,6 +40,19 @@ def counter(uid: str = "a1", *, generation: int = 1, state: str = "Running", **s
     return actor(uid, container(), generation=generation, state=state, **spec)
 
 
+def durable(uid: str = "a1", *, generation: int = 1, state: str = "Running", **spec: Any) -> dict[str, Any]:
+    """An actor that counts beside a durable volume, and has hooks that do nothing."""
+    return actor(
+        uid,
+        container(volumeMounts=[{"name": "work", "mountPath": "/data"}]),
+        generation=generation,
+        state=state,
+        durableVolumes=[{"name": "work"}],
+        lifecycle={"preSuspend": {"exec": ["true"]}, "postResume": {"exec": ["true"]}},
+        **spec,
+    )
+
+
 def idler(uid: str = "a1", *, generation: int = 1, state: str = "Running", **spec: Any) -> dict[str, Any]:
     """An actor of one container that does nothing, at no cost."""
     return actor(uid, container(command=IDLE), generation=generation, state=state, **spec)

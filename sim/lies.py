@@ -133,7 +133,6 @@ LIES: Final[Mapping[tuple[str, str], Mapping[str, Untruth]]] = MappingProxyType(
         ("stores", "get"): _READS,
         ("stores", "get_into"): {"other": Untruth(twist=_other_digit)},
         ("stores", "digest"): {"other": Untruth(twist=_other_digit)},
-        ("stores", "size_of"): {"absent": Untruth(twist=_nothing)},
         ("stores", "list"): {"none": Untruth(twist=lambda _: ())},
         ("stores", "remove"): _NOT_DONE,
         ("wall", "now_s"): {

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 import trio
 
-from sim.documents import IDLE, actor, container, counter
+from sim.documents import IDLE, actor, container, counter, durable
 from sim.world import scenery
 from sim.world.gpus import Driver, some_gpus
 from sim.world.world import Machine
@@ -74,12 +74,7 @@ def claiming(name: str, count: int, **more: Any) -> dict[str, Any]:
 
 
 _CLAIMING: Final = actor("a1", claiming("trainer", 1), claiming("eval", 1), container("logger", IDLE))
-_DURABLE: Final = actor(
-    "a1",
-    container(volumeMounts=[{"name": "work", "mountPath": "/data"}]),
-    durableVolumes=[{"name": "work"}],
-    lifecycle={"preSuspend": {"exec": ["true"]}, "postResume": {"exec": ["true"]}},
-)
+_DURABLE: Final = durable()
 _OTHER: Final = actor("a2", claiming("solo", 1))
 _GPUS: Final = Machine(gpus=some_gpus(3, minors=(5, 2, 3)), driver=Driver(version="550.90.07"))
 
@@ -182,7 +177,7 @@ async def _durable_volumes(here: Stage) -> None:
     scenery.put_file(here.world.disk, here.world.state.actor("a1").volume("work") / "deep" / "file", b"content")
     await here.suspend()
     await here.resume()
-    await here.submit(asked({**_DURABLE, "spec": {**_DURABLE["spec"], "suspend": {"scope": "Data"}}}, 2, "Running"))
+    await here.submit(durable(generation=2, suspend={"scope": "Data"}))
     await here.suspend()
     await here.resume()
     await here.stop()

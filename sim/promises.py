@@ -53,8 +53,8 @@ STATES: Final[Mapping[str, frozenset[State | None]]] = MappingProxyType(
         "submit": frozenset({None, State.FAILED}),
         # It runs on; or it could not be thawed, and the reason says so.
         "suspend": frozenset({State.RUNNING, State.FAILED}),
-        # The snapshot is here, and an upload is tried again: it always comes.
-        "upload": frozenset(),
+        # An upload is tried again, and always comes, but of a snapshot that is found to be damaged here.
+        "upload": frozenset({State.SUSPENDED}),
         # The snapshot is still there; Failed only where the undo itself cannot be done.
         "resume": frozenset({State.SUSPENDED, State.FAILED}),
         "stop": frozenset({State.TERMINATED, State.FAILED}),
@@ -62,8 +62,15 @@ STATES: Final[Mapping[str, frozenset[State | None]]] = MappingProxyType(
 )
 """By what was asked for and did not come: where the actor may be at rest."""
 
-LOST_BY_SUSPEND: Final = frozenset({R.COULD_NOT_THAW, R.SANDBOX_DIED})
-"""For what alone a suspend may cost the actor its sandbox."""
+FOR_WHAT_ALONE: Final[Mapping[tuple[str, State], frozenset[R]]] = MappingProxyType(
+    {
+        # A suspend costs the actor its sandbox.
+        ("suspend", State.FAILED): frozenset({R.COULD_NOT_THAW, R.SANDBOX_DIED}),
+        # An upload is not tried again before the next supervisor.
+        ("upload", State.SUSPENDED): frozenset({R.SNAPSHOT_MISSING, R.SNAPSHOT_CORRUPT}),
+    }
+)
+"""By what did not come and where the actor is: the reasons for which alone that may be."""
 
 _WRITING: Final = frozenset({R.STATE_UNWRITABLE, R.INSUFFICIENT_DISK})
 _RUNTIME: Final = frozenset({R.RUNTIME_FAILED, R.RUNTIME_UNAVAILABLE, R.SANDBOX_DIED})
@@ -129,8 +136,8 @@ def _broken_by(spot: Spot, ending: Ending) -> str | None:
     what = f"{ending.op} did not come, the actor is {ending.state}, and the reason is {reason}"
     if ending.state not in STATES[ending.op] or reason is None or R(reason) not in right_reasons(spot):
         return what
-    has_cost_the_sandbox = (ending.op, ending.state) == ("suspend", State.FAILED)
-    return what if has_cost_the_sandbox and R(reason) not in LOST_BY_SUSPEND else None
+    alone = FOR_WHAT_ALONE.get((ending.op, ending.state)) if ending.state is not None else None
+    return what if alone is not None and R(reason) not in alone else None
 
 
 def right_reasons(spot: Spot) -> frozenset[R]:

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 import trio
 
-from sim.documents import actor, container, counter
+from sim.documents import counter, durable
 from sim.engine import run
 from sim.faults import BROKEN, DEADLINE, STORE, Cut, Fail, Fault, Halfway, Hang, Lie, Slow, When
 from sim.lies import LIES
-from statemachine.problem import ProblemError
+from statemachine.problem import Problem, ProblemError, Step
 from statemachine.reasons import Reason
 from statemachine.states import State
 
@@ -37,12 +37,7 @@ SWEPT: Final[Mapping[str, Mapping[str, Any]]] = MappingProxyType(
     {
         "local": counter(),
         "stored": counter(suspend={"uri": "s3://bucket/snapshots"}),
-        "durable": actor(
-            "a1",
-            container(volumeMounts=[{"name": "work", "mountPath": "/data"}]),
-            durableVolumes=[{"name": "work"}],
-            lifecycle={"preSuspend": {"exec": ["true"]}, "postResume": {"exec": ["true"]}},
-        ),
+        "durable": durable(),
     }
 )
 """The actors that are swept, by name."""
@@ -118,7 +113,7 @@ class Progress:
 
 async def live(here: Stage, document: Mapping[str, Any], progress: Progress) -> None:
     """Do everything; the first thing that cannot come ends it."""
-    has_store = "suspend" in document["spec"]
+    has_store = "uri" in document["spec"].get("suspend", {})
     try:
         for progress.op, state in WAY:
             if progress.op != "upload" or has_store:
@@ -147,13 +142,25 @@ async def _ask(here: Stage, document: Mapping[str, Any], op: str) -> None:
         case "submit":
             await here.submit(document)
         case "upload":
-            with trio.move_on_after(UPLOADED_S):
-                pause_s = LOOK_AGAIN_S
-                while (await here.status(UID))["lastGoodSnapshot"]["storedUri"] is None:
-                    await trio.sleep(pause_s)
-                    pause_s = min(2 * pause_s, LOOK_AGAIN_MAX_S)
+            await _see_uploaded(here)
         case _:
             await here.ask(op, uid=UID)
+
+
+async def _see_uploaded(here: Stage) -> None:
+    """Look until the snapshot stands in the store.
+
+    Raises:
+        ProblemError: WaitTimeout, as who waits for a state is told.
+    """
+    with trio.move_on_after(UPLOADED_S):
+        pause_s = LOOK_AGAIN_S
+        while (await here.status(UID))["lastGoodSnapshot"]["storedUri"] is None:
+            await trio.sleep(pause_s)
+            pause_s = min(2 * pause_s, LOOK_AGAIN_MAX_S)
+        return
+    message = f"nothing stands in the store after {UPLOADED_S:g} s"
+    raise ProblemError(Problem(step=Step.SUPERVISE, reason=Reason.WAIT_TIMEOUT, subject=UID, message=message))
 
 
 # ---- its spots

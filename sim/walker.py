@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import AsyncIterator, Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import attrs
 import orjson
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from sim.lives import ActorLife
     from sim.scenario import Stage
     from sim.world.calls import Call
+
+_Place = TypeVar("_Place")
 
 SETTLE_S: Final = 1800.0
 """Virtual seconds in which every actor must have come to rest: longer than any deadline."""
@@ -142,9 +144,9 @@ Share = Callable[[Sequence[Point]], Sequence[Point]]
 """Chooses the points that are walked."""
 
 
-def every(nth: int = 1, *, first: int = 0) -> Share:
-    """Every nth point, from the one with this place on."""
-    return lambda points: points[first::nth]
+def every(nth: int = 1, *, first: int = 0) -> Callable[[Sequence[_Place]], Sequence[_Place]]:
+    """Every nth point (or spot of a sweep), from the one with this place on."""
+    return lambda places: places[first::nth]
 
 
 def between(first: int, last: int) -> Share:

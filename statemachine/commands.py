@@ -87,7 +87,7 @@ class Thaw:
 
 @attrs.frozen(kw_only=True)
 class RollBack:
-    """End the sandbox at once and undo the rest, in this order; then look at the snapshot it came from."""
+    """End the sandbox at once and undo the rest, in this order; then look at the snapshot to go back to, if to any."""
 
     undo: tuple[Resource, ...]
 

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 from actors.gpu.desk import SpecFacts
 from actors.gpu.inventory import Inventory
 from actors.layout import StateDir
+from actors.steps.bundles import require_known_driver
 from actors.steps.origin import verdict
 from actors.steps.stage import Stage
+from statemachine.problem import Step
 from supervisor.gpu_desk import desk_of
 from supervisor.planning import grants_on_an_idle_worker
 from supervisor.runtime import look_at_runtime
@@ -39,7 +41,7 @@ async def verdict_here(
 
     Raises:
         ProblemError: RuntimeUnavailable, RuntimeTooOld; InvalidBundle, BundleNotFound, RootfsNotFound;
-            InsufficientGpus.
+            InsufficientGpus; DriverUnsupportedByRuntime where nothing else differs.
     """
     inventory = Inventory() if detected is None else detected.inventory
     stage = Stage(
@@ -52,7 +54,10 @@ async def verdict_here(
         spec=None if detected is None else SpecFacts(identity="", driver=detected.driver),
         granted=grants_on_an_idle_worker(assignment, inventory),
     )
-    return await verdict(stage, manifest)
+    found = await verdict(stage, manifest)
+    if not found:
+        await require_known_driver(stage, step=Step.RESTORE)
+    return found
 
 
 async def _nobody(_mark: Mark) -> None:

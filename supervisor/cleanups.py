@@ -29,10 +29,11 @@ AGAIN_MAX_S: Final = 60.0
 
 @attrs.define
 class Cleanups:
-    """The tries of one actor. `feed` takes the fact that one is due."""
+    """The tries of one actor, of which never more than one is to come. `feed` takes the fact that it is due."""
 
     feed: Callable[[Event], Awaitable[None]]
     tries: int = attrs.field(default=0, init=False)
+    _is_to_come: bool = attrs.field(default=False, init=False)
 
     def see_to(self, actor: Actor, children: TaskGroup, log: Any) -> None:
         """Where the actor has come to: at rest with something left, it is tried again."""
@@ -41,6 +42,9 @@ class Cleanups:
         if not actor.held:
             self.tries = 0
             return
+        if self._is_to_come:
+            return  # it is told of something else meanwhile, as of the upload of its snapshot
+        self._is_to_come = True
         again_s = min(AGAIN_S * 2.0**self.tries, AGAIN_MAX_S)
         self.tries += 1
         reason = None if actor.problem is None else str(actor.problem.reason)
@@ -49,6 +53,7 @@ class Cleanups:
 
     async def _later(self, again_s: float) -> None:
         await anyio.sleep(again_s)
+        self._is_to_come = False
         try:
             await self.feed(CleanupDue())
         except ClosedMailboxError:

@@ -10,7 +10,7 @@ import attrs
 from actors.codec import epoch_s
 from actors.manifest import read_manifest
 from actors.proof import faults_of
-from actors.snapshots import directory_of, is_snapshot_id, uri_of
+from actors.snapshots import directory_of, has_no_manifest, is_snapshot_id, uri_of
 from actors.stores import StoredSnapshot, find_stored, list_stored, verify_stored_deeply
 from statemachine.problem import Problem, ProblemError, Step
 from statemachine.reasons import Reason
@@ -50,7 +50,7 @@ class KeptSnapshot:
     @property
     def size_bytes(self) -> int:
         """What its files have together."""
-        return 0 if self.manifest is None else sum(file.size_bytes for file in self.manifest.files)
+        return 0 if self.manifest is None else self.manifest.size_bytes
 
     @property
     def age_key(self) -> tuple[float, str]:
@@ -134,7 +134,7 @@ async def faults_in(ports: Ports, snapshot: KeptSnapshot) -> dict[str, str | Non
             name = problem.subject.rpartition("/")[2]
             if problem.reason is not Reason.SNAPSHOT_CORRUPT or name not in faults:
                 raise
-            faults[name] = problem.message
+            faults[name] = problem.message.removeprefix(f"{snapshot.uri}: {name}: ")
     return faults
 
 
@@ -154,7 +154,7 @@ async def _at(files: Files, directory: Path, actor: str) -> tuple[KeptSnapshot, 
     try:
         return (KeptSnapshot(**made, manifest=await read_manifest(files, directory, step=STEP)),)
     except ProblemError as error:
-        if error.problem.reason is Reason.SNAPSHOT_MISSING:
+        if await has_no_manifest(files, directory):
             return ()  # being made, or being removed
         return (KeptSnapshot(**made, problem=error.problem),)
 

@@ -27,7 +27,9 @@ from statemachine.updates import KeepStored
 from supervisor.chronicle import Chronicle
 from supervisor.cleanups import Cleanups
 from supervisor.mailbox import Adoption, ClosedMailboxError, Letter, Mailbox
+from supervisor.refusals import draining, terminated
 from supervisor.step_runner import Performer, RunningStep, StepRunner, internal
+from supervisor.watching import Watching
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -77,7 +79,7 @@ class Life:
         self._performer, self._on_change, self._now_s = performer, on_change, now_s
         self._mailbox = Mailbox()
         self._steps = StepRunner(performer=performer, answer=self._answered)
-        self._watching: anyio.CancelScope | None = None
+        self._watching = Watching(performer, self.feed)
         self._deadline_at: float = math.inf
         self._cleanups = Cleanups(self.feed)
         self._source = source
@@ -129,10 +131,10 @@ class Life:
         try:
             await self._mailbox.put(letter)
         except ClosedMailboxError:
-            raise ProblemError(_terminated(self.uid)) from None
+            raise ProblemError(terminated(self.uid)) from None
         await letter.answered.wait()
         if letter.outcome is None:
-            raise ProblemError(_terminated(self.uid))
+            raise ProblemError(terminated(self.uid))
         return letter.outcome
 
     async def take_over(self, survivor: Survivor) -> None:
@@ -250,14 +252,9 @@ class Life:
         outcome = step(self.actor, event)
         if letter.adoption is not None and not isinstance(outcome, Refused):
             try:
-                await self._adopt(letter.adoption)
+                outcome = await self._adopt(letter.adoption, event)
             except ProblemError as error:
                 outcome = Refused(problem=error.problem)
-            else:
-                outcome = step(self.actor, event)
-                self._chronicle.follow(self.assignment.generation)
-                if not isinstance(outcome, Transition):
-                    await self._chronicle.rebase(self.actor, since_s=self.since_s)
         letter.outcome = outcome
         match outcome:
             case Ignored(why=why):
@@ -267,16 +264,24 @@ class Life:
             case Transition():
                 await self._enter(outcome, event, children, answered=letter.answered)
 
-    async def _adopt(self, adoption: Adoption) -> None:
-        """Go on with a higher generation: on disk first, so that a crash finds the one or the other."""
+    async def _adopt(self, adoption: Adoption, event: Event) -> Outcome:
+        """Go on with a higher generation, and return what follows from its wish.
+
+        On disk first, so that a crash finds the one or the other; and not as acted on before that is written too.
+        """
         await self._performer.adopt(adoption.assignment)
         self.assignment, self._source = adoption.assignment, adoption.source
         self.actor = adoption.actor(self.actor)
+        outcome = step(self.actor, event)
+        if not isinstance(outcome, Transition):  # nothing of it is left to be done
+            self._chronicle.follow(self.assignment.generation)
         await self._chronicle.rebase(self.actor, since_s=self.since_s)
+        self._chronicle.follow(self.assignment.generation)
         self._log = _log.bind(actor=self.uid, generation=self.assignment.generation)
         self._chronicle.tell_to(self._log)
         self._log.info("adopted", desired_state=str(self.assignment.desired_state))
         await self._on_change(self)
+        return outcome
 
     async def _enter(
         self, transition: Transition, event: Event | None, children: TaskGroup, answered: anyio.Event | None = None
@@ -317,8 +322,7 @@ class Life:
             case c.CancelStep():
                 await self._steps.cancel()
             case c.WatchContainers():
-                self._watching = anyio.CancelScope()
-                children.start_soon(self._watch, self._watching, name=f"{self.uid}:watch")
+                self._watching.start(children, self._log)
             case c.FollowPending(pending=pending):
                 await self._take(Letter(self._request_for(pending)), children)
                 if self.follows:  # it was refused, so that the actor stays where it is
@@ -328,7 +332,7 @@ class Life:
                 return  # the worker does, when this life is over
             case _:
                 if isinstance(command, c.ReleaseSandbox | c.RollBack):
-                    self._stop_watching()
+                    self._watching.stop()
                 # Its time begins now: waiting for the end of a cancelled step has cost nothing of it.
                 self._start_deadline()
                 self._steps.start(command, self.actor, children, self._log)
@@ -336,22 +340,6 @@ class Life:
     def _start_deadline(self) -> None:
         limit_s = self.actor.deadline_s
         self._deadline_at = anyio.current_time() + limit_s if limit_s is not None else math.inf
-
-    def _stop_watching(self) -> None:
-        if self._watching is not None:
-            self._watching.cancel()
-            self._watching = None
-
-    async def _watch(self, scope: anyio.CancelScope) -> None:
-        with scope:
-            try:
-                await self._performer.watch(self.feed)
-            except ProblemError as error:
-                await self.feed(e.SandboxDied(problem=error.problem))
-            except Exception as error:  # noqa: BLE001 - see the next line
-                # A sandbox that nobody watches would be Running for ever.
-                self._log.exception("fault", reason=str(Reason.INTERNAL))
-                await self.feed(e.SandboxDied(problem=internal(Step.SUPERVISE, "the watch", error)))
 
     def _request_for(self, pending: Pending) -> Event:
         """The request that was kept, made anew from what is true now."""
@@ -376,22 +364,3 @@ class Life:
                 return self._source
             case None:
                 return self.actor.last_good
-
-
-def draining() -> Problem:
-    """Why a drained actor ended."""
-    return Problem(
-        step=Step.SUPERVISE,
-        reason=Reason.WORKER_DRAINING,
-        subject="worker",
-        message="the worker was asked to shut down",
-    )
-
-
-def _terminated(uid: str) -> Problem:
-    return Problem(
-        step=Step.ADMISSION,
-        reason=Reason.ACTOR_TERMINATED,
-        subject=uid,
-        message=f"actor {uid} has ended",
-    )

@@ -5,24 +5,29 @@ Good means that every byte was read and is right: what was damaged meanwhile kee
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import attrs
 
+from actors.assignment import SnapshotAt
 from actors.codec import CodecError, loads
-from actors.snapshots import remove
+from actors.snapshots import directory_of, remove
+from actors.steps.assign import read_assignment
 from statemachine.problem import Problem, ProblemError, Step
 from statemachine.reasons import Reason
 from statemachine.states import State
 from supervisor.kept_snapshots import STEP, KeptSnapshot, faults_in, kept_here
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable
     from pathlib import Path
 
+    from actors.assignment import WorkerAssignment
     from actors.layout import StateDir
     from actors.ports import Files, Ports
 
 _STATUS_BYTES_MAX: Final = 16 << 20
+_T = TypeVar("_T")
 
 
 @attrs.frozen(kw_only=True)
@@ -44,7 +49,7 @@ async def plan_pruning(ports: Ports, state_dir: StateDir, uid: str, *, keep: int
     """Decide; nothing is touched.
 
     Raises:
-        ProblemError: ActorNotFound, UnreadableFile; StateCorrupt when it is not known what another actor needs.
+        ProblemError: ActorNotFound, UnreadableFile; StateCorrupt, NewerFormat when it is not known what an actor needs.
     """
     newest_first = tuple(reversed(await kept_here(ports.files, state_dir, uid)))
     needed = await _needed(ports.files, state_dir)
@@ -85,24 +90,60 @@ async def _remove(files: Files, directory: Path) -> None:
 
 
 async def _needed(files: Files, state_dir: StateDir) -> frozenset[str]:
-    """The snapshots that some actor, this one too, names as its last good one. Who is over goes back to none."""
-    needed = set[str]()
+    """The snapshots that some actor, this one too, may have to go back to. Who is over goes back to none.
+
+    As `origins.needed_by_others`, of what a worker has written down: the last good one, and the one that is assigned.
+    """
     try:
         uids = await files.list_directory(state_dir.actors)
     except FileNotFoundError:
         return frozenset()
+    needed = set[str]()
     for uid in uids:
-        path = state_dir.actor(uid).status
-        try:
-            status = loads(await files.read(path, limit_bytes=_STATUS_BYTES_MAX))
-            good = status["lastGoodSnapshot"]
-            if good is not None and status["state"] != State.TERMINATED:
-                needed.add(good["id"])
-        except FileNotFoundError:
-            continue  # only its snapshots outlived it
-        except (OSError, CodecError, KeyError, TypeError) as error:
-            message = f"{path} does not say which snapshot actor {uid} goes back to: {error}"
-            raise ProblemError(
-                Problem(step=Step.RECOVER, reason=Reason.STATE_CORRUPT, subject=str(path), message=message)
-            ) from error
+        actor = state_dir.actor(uid)
+        status = await _written(actor.status, _status(files, actor.status))
+        if status is not None and status.is_over:
+            continue
+        assignment = await _written(actor.assignment, read_assignment(files, actor.assignment))
+        needed |= set() if status is None else status.last_good
+        needed |= set() if assignment is None else _assigned(assignment)
     return frozenset(needed)
+
+
+@attrs.frozen(kw_only=True)
+class _Status:
+    """What a status file says of the snapshots."""
+
+    last_good: frozenset[str]
+    is_over: bool
+
+
+async def _status(files: Files, path: Path) -> _Status:
+    status = loads(await files.read(path, limit_bytes=_STATUS_BYTES_MAX))
+    good = status["lastGoodSnapshot"]
+    return _Status(
+        last_good=frozenset() if good is None else frozenset({good["id"]}),
+        is_over=status["state"] == State.TERMINATED,
+    )
+
+
+def _assigned(assignment: WorkerAssignment) -> frozenset[str]:
+    if not isinstance(assignment.snapshot, SnapshotAt):
+        return frozenset()
+    try:
+        return frozenset({directory_of(assignment.snapshot.uri).name})
+    except ProblemError:  # it lies in a store
+        return frozenset()
+
+
+async def _written(path: Path, reading: Awaitable[_T]) -> _T | None:
+    """What a file of an actor says; None where there is none, since only its snapshots have outlived it."""
+    try:
+        return await reading
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, CodecError, KeyError, TypeError) as error:
+        message = f"{path} does not say which snapshot actor {path.parent.name} goes back to: {error}"
+        raise ProblemError(
+            Problem(step=Step.RECOVER, reason=Reason.STATE_CORRUPT, subject=str(path), message=message)
+        ) from error

@@ -145,12 +145,11 @@ async def _kill_at_once(ports: Ports, leftovers: Sequence[Leftover]) -> None:
 
 
 async def _end_survivors(ports: Ports, state_dir: StateDir, worker: Worker, survivors: Sequence[Survivor]) -> list[str]:
-    """End what nobody goes on with; its GPUs are free after that. Returns what is still there."""
+    """End what nobody goes on with of one actor; its GPUs are free after that. Returns what is still there."""
     leftovers = [Leftover(activation=each.record.activation, processes=each.processes) for each in survivors]
     left = await _end(ports, state_dir, leftovers)
-    for each in survivors:
-        if each.record.activation not in left:
-            worker.gpus.give_back(each.record.actor)
+    if survivors and not left:
+        worker.gpus.give_back(survivors[0].record.actor)
     return left
 
 

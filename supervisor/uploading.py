@@ -17,7 +17,7 @@ import attrs
 import structlog
 
 from actors import snapshots
-from actors.stores import prune_stored, snapshot_uri, upload, verify_stored
+from actors.stores import Cut, prune_stored, snapshot_uri, upload, verify_stored
 from statemachine.events import SnapshotUploaded, UploadFailed
 from statemachine.problem import Problem, ProblemError, Step
 from statemachine.reasons import Reason
@@ -132,7 +132,7 @@ class Uploads:
 
     async def _upload_for(self, life: Life) -> None:
         """Upload what is due of one actor, until nothing is."""
-        delay_s = 0.0
+        delay_s, cut = 0.0, Cut()
         try:
             while True:
                 await anyio.sleep(delay_s)
@@ -143,19 +143,19 @@ class Uploads:
                     if due is None:
                         return
                     next_s = min(max(2 * delay_s, 1.0), DELAY_MAX_S)
-                    delay_s = 0.0 if await self._upload(due, life, next_s) else next_s
+                    delay_s = 0.0 if await self._upload(due, life, cut, next_s) else next_s
         finally:
             self._open.discard(life.uid)
             self._closed_one.set()
             self._closed_one = anyio.Event()
 
-    async def _upload(self, due: Due, life: Life, next_s: float) -> bool:
+    async def _upload(self, due: Due, life: Life, cut: Cut, next_s: float) -> bool:
         """Try once, and tell; returns whether this snapshot needs no other try."""
         log = _log.bind(actor=due.uid, snapshot=due.snapshot.id)
         began_s = anyio.current_time()
         self._under_way[due.uid] = due.snapshot.id
         try:
-            uri = await self._send(due)
+            uri = await self._send(due, cut)
         except ProblemError as error:
             problem = error.problem
             hopeless = problem.reason in HOPELESS
@@ -174,7 +174,7 @@ class Uploads:
         await self._prune(due, uri)
         return True
 
-    async def _send(self, due: Due) -> str:
+    async def _send(self, due: Due, cut: Cut) -> str:
         """Upload; returns the URI there.
 
         Raises:
@@ -183,7 +183,7 @@ class Uploads:
         try:
             uri = snapshot_uri(due.store, due.uid, due.snapshot.id)
             if not await self._is_there(uri):
-                await upload(self._ports.files, self._ports.stores, due.directory, uri)
+                await upload(self._ports.files, self._ports.stores, due.directory, uri, cut=cut)
         except ProblemError as error:
             if error.problem.reason in {*HOPELESS, Reason.SNAPSHOT_NOT_UPLOADED}:
                 raise

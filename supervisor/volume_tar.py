@@ -1,9 +1,10 @@
 """What stands in a `volumes.tar`: members, one after the other, as POSIX has them since 2001 (pax).
 
-The real port (supervisor/host/archiving.py) and the simulated one (sim/world/archiving.py) write and read by these
-rules; neither a file system nor anything else is touched here. What is read may have come from anywhere, and may have
-been made to lead outside: a name is a way down from the top and nothing else, everything has a directory that came
-before it, and a kind that is not one of ours ends it. Nothing is compressed, so nothing is larger than its archive.
+The real port (supervisor/host/archiving.py, unpacking.py) and the simulated one (sim/world/archiving.py) write and read
+by these rules; neither a file system nor anything else is touched here. What is read may have come from anywhere, and
+may have been made to lead outside: a name is a way down from the top and nothing else, everything has a directory that
+came before it, and a kind that is not one of ours ends it. Nothing is compressed, so nothing is larger than its
+archive.
 
 Source: pax(1) of POSIX.1-2017, "pax Interchange Format"; SCHILY.xattr of star(5).
 """
@@ -28,6 +29,8 @@ CHUNK_BYTES: Final = 1 << 20
 DEPTH_MAX: Final = 256
 """How many directories there may be within each other, each with at most 255 bytes of a name."""
 END: Final = bytes(2 * BLOCK_BYTES)
+LEFT_OUT_NAMED_MAX: Final = 100
+"""How many of what no archive holds are named."""
 
 _NAME_BYTES_MAX: Final = 255
 _TARGET_BYTES_MAX: Final = 4095
@@ -41,6 +44,7 @@ _XATTR_KEPT: Final = re.compile(
     r"(?:user|trusted)\.[!-<>-~]+|security\.capability|system\.posix_acl_(?:access|default)"
 )
 _XATTR_BYTES_MAX: Final = 1 << 16
+_LENGTH: Final = re.compile(rb"([1-9][0-9]{0,7}) ")
 _TIME: Final = re.compile(r"(?P<sign>-?)(?P<seconds>[0-9]{1,12})(?:\.(?P<fraction>[0-9]{1,9}))?")
 _TEXT: Final = ("utf-8", "surrogateescape")
 """Names are bytes: what is no UTF-8 in them goes through as it is."""
@@ -295,16 +299,17 @@ def _xattrs(extended: dict[str, str]) -> Iterator[tuple[str, bytes]]:
 def _extended(body: bytes) -> dict[str, str]:
     """The records of an extended header: a length, a key, `=`, a value and a line feed each."""
     found: dict[str, str] = {}
-    rest = body
-    while rest:
-        digits, space, _ = rest.partition(b" ")
-        length = int(digits) if space and len(digits) < 9 and digits.isdigit() else 0  # noqa: PLR2004  below a gigabyte
-        record = rest[len(digits) + 1 : length]
+    begin = 0
+    while begin < len(body):
+        # By places in all of it: who takes off what was read copies the rest, for each of a million short records.
+        length = _LENGTH.match(body, begin)
+        end = begin + int(length[1]) if length else begin
+        record = body[length.end() : end] if length else b""
         key, equals, value = record.removesuffix(b"\n").partition(b"=")
-        if not key or not equals or not record.endswith(b"\n"):
+        if end > len(body) or not key or not equals or not record.endswith(b"\n"):
             raise damaged("what is said of a member cannot be read")
         found[key.decode(*_TEXT)] = value.decode(*_TEXT)
-        rest = rest[length:]
+        begin = end
     return found
 
 

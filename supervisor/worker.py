@@ -6,10 +6,9 @@ One task group owns everything. A life's end never ends the worker; only its own
 from __future__ import annotations
 
 import contextlib
-import math
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import anyio
 import attrs
@@ -23,13 +22,14 @@ from statemachine.problem import Problem, ProblemError, Step
 from statemachine.reasons import Reason
 from statemachine.states import FINAL, State
 from supervisor.gpus_at_rest import GpusAtRest
-from supervisor.life import Entrance, Life, draining
+from supervisor.life import Entrance, Life
 from supervisor.mailbox import ClosedMailboxError
 from supervisor.memory import successor_memory
 from supervisor.origins import needed_by_others
-from supervisor.refusals import full, not_found, unwritable
+from supervisor.refusals import draining, full, not_found, unwritable
 from supervisor.status import actor_status, status_stands, write_status
 from supervisor.step_runner import internal
+from supervisor.tombstones import Tombstones
 from supervisor.uploading import Uploads
 
 if TYPE_CHECKING:
@@ -47,10 +47,6 @@ if TYPE_CHECKING:
     from supervisor.gpu_desk import WorkerGpus
     from supervisor.settings import Settings
     from supervisor.step_runner import Performer
-
-TOMBSTONE_S: Final = 24 * 3600.0
-"""How long the generation of a terminated actor is remembered."""
-TOMBSTONES_MAX: Final = 10_000
 
 _log = structlog.get_logger("greenroom.worker")
 
@@ -87,8 +83,7 @@ class Worker:
         self.uploads = Uploads(
             ports=ports, state_dir=state_dir, store=settings.snapshot_store, scope=scope, roster=self
         )
-        self._ended_at_s: dict[str, float] = {}
-        self._oldest_end_s = math.inf
+        self._tombstones = Tombstones(ports.wall.now_s)
         self._arrived = anyio.Event()
 
     # ---- what admission and control ask
@@ -313,10 +308,10 @@ class Worker:
 
     def _bury(self, life: Life) -> None:
         self._lives[life.uid] = life
-        self._has_ended(life)
+        self._tombstones.put(life.uid, life.since_s)
 
     def _start(self, life: Life, entrance: Entrance | Event) -> None:
-        self._ended_at_s.pop(life.uid, None)
+        self._tombstones.take(life.uid)
         self._scope.start_soon(self._live, life, entrance, name=f"actor:{life.uid}")
         self._announce_arrival()
 
@@ -333,7 +328,7 @@ class Worker:
             life.give_up_successor(internal(Step.SUPERVISE, "the actor's loop", error))
             await self._tell(life)
             return
-        self._has_ended(life)
+        self._tombstones.put(life.uid, life.since_s)
         # From its end to here nothing waits: who waits for that end finds the successor in its place.
         if life.begins_anew:
             await self._begin_anew(life)
@@ -374,24 +369,9 @@ class Worker:
                 await write_assignment(self._ports.files, directory, before.assignment)
 
     def _forget_old(self) -> None:
-        """Forget tombstones that are older than a day, or too many."""
-        if not self._ended_at_s:
-            return
-        forgotten_s = self._ports.wall.now_s() - TOMBSTONE_S
-        surplus = len(self._ended_at_s) - TOMBSTONES_MAX
-        # Every look at a life comes through here: nothing is looked through before there is something to forget.
-        if surplus <= 0 and forgotten_s <= self._oldest_end_s:
-            return
-        for place, uid in enumerate(sorted(self._ended_at_s, key=self._ended_at_s.__getitem__)):
+        for uid in self._tombstones.take_old():
             life = self._lives.get(uid)
-            if life is None or life.actor.state not in FINAL:
-                del self._ended_at_s[uid]
-            elif place < surplus or self._ended_at_s[uid] < forgotten_s:
-                del self._ended_at_s[uid], self._lives[uid]
+            if life is not None and life.actor.state in FINAL:  # no other life is about to begin
+                del self._lives[uid]
                 self._gpus_at_rest.forget(uid)
                 self.uploads.forget(uid)
-        self._oldest_end_s = min(self._ended_at_s.values(), default=math.inf)
-
-    def _has_ended(self, life: Life) -> None:
-        self._ended_at_s[life.uid] = life.since_s
-        self._oldest_end_s = min(self._oldest_end_s, life.since_s)

@@ -21,7 +21,7 @@ from actors.confine_elf import confine_elf
 from actors.cover_elf import cover_elf
 from actors.pause_elf import pause_elf
 from actors.ports import NewDirectory, NewEntry, NewFile
-from actors.strict_json import canonical
+from actors.strict_json import canonical, parse_object
 
 from .config import NO_ANNOTATIONS, PAUSE_NAME, pause_config
 
@@ -29,9 +29,12 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from actors.ports import Files
     from actors.strict_json import JsonObject
 
 CONFIG_NAME: Final = "config.json"
+_CONFIG_BYTES_MAX: Final = 8 << 20
+"""More than a given one may have (`given.CONFIG_BYTES_MAX`): devices and mounts come into what is written of it."""
 _PROGRAM_MODE: Final = 0o755
 _READABLE_MODE: Final = 0o644
 _OPEN_MODE: Final = 0o755
@@ -41,6 +44,20 @@ _NO_PROGRAMS: Final[Mapping[str, NewEntry]] = MappingProxyType({})
 def bundle_directory(activation: Path, name: str) -> Path:
     """Return where the bundle of a container (or `pause`) of an activation stands."""
     return activation / "bundles" / name
+
+
+def config_path(activation: Path, name: str) -> Path:
+    """Return where the document of a container (or `pause`) stands, with which runsc makes it."""
+    return bundle_directory(activation, name) / CONFIG_NAME
+
+
+async def read_config(files: Files, activation: Path, name: str) -> JsonObject:
+    """Return the document of a container, as it was written.
+
+    Raises:
+        OSError, ValueError: it cannot be read.
+    """
+    return parse_object(await files.read(config_path(activation, name), limit_bytes=_CONFIG_BYTES_MAX))
 
 
 def confine_path(activation: Path) -> Path:

@@ -102,11 +102,11 @@ def _given(name: str, what: str, was: str | None, here: str | None, injected: In
 
 def _by_destination(mounts: Iterable[ShapeMount]) -> dict[str, str]:
     """Of each destination, what is mounted there, one over the other, in one form."""
-    found: dict[str, str] = {}
+    found: dict[str, list[str]] = {}
     for mount in mounts:
         text = " ".join((mount.type or "untyped", ",".join(sorted(set(mount.options))))).rstrip()
-        found[mount.destination] = f"{found[mount.destination]}; {text}" if mount.destination in found else text
-    return found
+        found.setdefault(mount.destination, []).append(text)
+    return {destination: "; ".join(texts) for destination, texts in found.items()}
 
 
 def _changed(subject: str, was: str, now: str) -> Difference:

@@ -28,7 +28,7 @@ from statemachine.problem import Problem, ProblemError, Step
 from statemachine.reasons import Reason
 
 from .granted_edits import GPU_NODE, granted_edits, host_nodes, is_gpu
-from .hooks import is_emulated, plan_hooks
+from .hooks import is_emulated
 from .identity_file import IDENTITY_PATH
 from .links import PRIVATE_DIRECTORY
 
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from actors.cdi import ContainerEdits, Hook, HostNode, Spec
     from actors.strict_json import JsonObject
 
-    from .hooks import HookPlan
     from .inventory import Gpu
 
 MARKER: Final = "dev.greenroom.injection"
@@ -59,7 +58,6 @@ class InjectionPlan:
         gpus: the UUIDs of its grant, by ordinal.
         edits: complete; hooks are in it only where the plan was made to write them.
         library_folders: what comes first in LD_LIBRARY_PATH, in this order.
-        hooks: what became of the spec's hooks.
         warnings: one sentence each.
     """
 
@@ -67,7 +65,6 @@ class InjectionPlan:
     gpus: tuple[str, ...]
     edits: ContainerEdits
     library_folders: tuple[str, ...]
-    hooks: HookPlan
     warnings: tuple[str, ...] = ()
 
     @property
@@ -133,7 +130,6 @@ def plan_injection(
             additional_gids=tuple(sorted(set(edits.additional_gids))),
         ),
         library_folders=(*([compat_folder] if compat_folder else []), PRIVATE_DIRECTORY),
-        hooks=plan_hooks(edits.hooks),
         warnings=warnings,
     )
 

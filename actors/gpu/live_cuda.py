@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from .granted_edits import GPU_MAJOR
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
@@ -27,8 +29,7 @@ if TYPE_CHECKING:
 
     from .inventory import Gpu
 
-_MAJOR: Final = 195
-"""Of nvidia<N>, nvidiactl and nvidia-modeset; nvidia-uvm has another one at each boot, and is known by its name."""
+# Of nvidia<N>, nvidiactl and nvidia-modeset the major says it; nvidia-uvm has another one at each boot.
 _NAME: Final = re.compile(r"nvidia(?:\d+|ctl|-modeset|-uvm(?:-tools)?|-cap\d+|-caps-imex-channels)", re.ASCII)
 _SHOWN_MAX: Final = 8
 
@@ -80,7 +81,7 @@ def device_files(held: Iterable[OpenFile]) -> tuple[str, ...]:
     found = set()
     for each in held:
         name = posixpath.basename(each.path)
-        if each.device is not None and (each.device[0] == _MAJOR or _NAME.fullmatch(name)):
+        if each.device is not None and (each.device[0] == GPU_MAJOR or _NAME.fullmatch(name)):
             found.add(f"/dev/{name}")
     return tuple(sorted(found))
 

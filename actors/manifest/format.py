@@ -18,6 +18,7 @@ from cattrs.gen import make_dict_structure_fn, make_dict_unstructure_fn, overrid
 from cattrs.v import format_exception
 
 from actors.assignment import SnapshotScope
+from actors.codec import camel
 from actors.ports import TooLargeError
 from actors.strict_json import StrictJsonError, canonical, parse_object
 from statemachine.problem import Problem, ProblemError, Step
@@ -135,11 +136,6 @@ def _problem(step: Step, reason: Reason, path: Path | str, message: str) -> Prob
 # ---------------------------------------------------------------------------------------------- structuring, strictly
 
 
-def _camel(name: str) -> str:
-    first, *rest = name.removesuffix("_bytes").split("_")
-    return first + "".join(word.capitalize() for word in rest)
-
-
 def _exactly(value: object, kind: type[_T]) -> _T:
     """Return the value when it has just this type: no number from text, no flag from a number."""
     if type(value) is not kind:
@@ -165,7 +161,7 @@ def _strict_converter() -> cattrs.Converter:
     )
 
     def renames(kind: type) -> dict[str, Any]:
-        return {field.name: override(rename=_camel(field.name)) for field in attrs.fields(kind)}
+        return {field.name: override(rename=camel(field.name.removesuffix("_bytes"))) for field in attrs.fields(kind)}
 
     converter.register_structure_hook_factory(
         attrs.has, lambda kind: make_dict_structure_fn(kind, converter, **renames(kind))

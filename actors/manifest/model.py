@@ -212,6 +212,16 @@ class Manifest:
         """The names of the containers that are in the image: those that had not exited."""
         return tuple(container.name for container in self.containers if container.exited is None)
 
+    @property
+    def exited(self) -> tuple[tuple[str, int], ...]:
+        """The others, each with its exit code."""
+        return tuple((each.name, each.exited) for each in self.containers if each.exited is not None)
+
+    @property
+    def size_bytes(self) -> int:
+        """What its files have together."""
+        return sum(file.size_bytes for file in self.files)
+
 
 def demanded(scope: SnapshotScope, volumes: Collection[str]) -> tuple[str, ...]:
     """The names of the files without which a snapshot of these volumes is none of its scope."""

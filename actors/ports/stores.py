@@ -44,8 +44,10 @@ class SnapshotStore(Protocol):
         """Put a small object, replacing one that is there. It lasts once this has returned."""
         ...
 
-    async def put_part_of(self, key: str, path: Path, *, offset_bytes: int, size_bytes: int, deadline_s: float) -> None:
+    async def put_part_of(self, key: str, path: Path, *, offset_bytes: int, size_bytes: int, deadline_s: float) -> str:
         """Put a part of a local file as an object, without holding it in memory. It lasts once this has returned.
+
+        Returns: the BLAKE3 of what was sent, 64 hex digits.
 
         Raises:
             OSError: the file cannot be read, or is shorter; there is no object then.
@@ -77,10 +79,6 @@ class SnapshotStore(Protocol):
         Raises:
             StoreError: also when the object has another size.
         """
-        ...
-
-    async def size_of(self, key: str, *, deadline_s: float) -> int | None:
-        """The size of an object; None when there is none."""
         ...
 
     async def list(self, prefix: str, *, deadline_s: float) -> tuple[StoredObject, ...]:

@@ -71,12 +71,12 @@ class SandboxPlan:
         """The application containers' names."""
         return tuple(container.name for container in self.containers)
 
-    def leaving_out(self, shapes: Mapping[str, Shape]) -> SandboxPlan:
-        """The same, where it is written down what the containers were that are not restored."""
+    def noting(self, shapes: Mapping[str, Shape]) -> SandboxPlan:
+        """The same, where it is written down what these containers are: their bundles do not tell."""
         belongings = self.record.belongings
         if belongings is None or not shapes:
             return self
-        noted = attrs.evolve(belongings, left_out=shapes)
+        noted = attrs.evolve(belongings, shapes=shapes)
         return attrs.evolve(self, record=attrs.evolve(self.record, belongings=noted))
 
     @property

@@ -36,14 +36,15 @@ class Belongings:
         runtime_sha256: hex digest of the runsc that made it.
         granted: what each container has, in the order of declaration; nothing of an actor that claims no GPU.
         spec: the CDI spec that they were injected by.
-        left_out: the shape of each container that had exited before the snapshot that it was restored from.
+        shapes: of the containers of which no config.json in it tells what a snapshot must say: they had exited before
+            the one that it was restored from, or another bundle was forced upon what was saved.
         doubted: the containers whose gofer is no sign of their end any more (see `Sandbox.ended`).
     """
 
     runtime_sha256: str
     granted: tuple[Granted, ...] = ()
     spec: SpecFacts | None = None
-    left_out: Mapping[str, Shape] = attrs.field(factory=dict)
+    shapes: Mapping[str, Shape] = attrs.field(factory=dict)
     doubted: tuple[str, ...] = ()
 
     def as_json(self) -> JsonObject:

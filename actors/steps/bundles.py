@@ -9,6 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import anyio
 import attrs
 
 from actors.bundle import seccomp
@@ -96,7 +97,7 @@ async def prepare(
     activation = stage.state_dir.activation(fresh_activation(wall))
     # From here on teardown knows what to remove, whatever happens next.
     stage.activation, stage.plan, stage.sandbox, stage.freeze = activation, None, None, Freeze.NOT_FROZEN
-    stage.is_restored, stage.let_go = False, ()
+    stage.is_restored, stage.let_go, stage.confirmed = False, (), anyio.Event()
     stage.flags = flags_of(stage)
     ids = fresh_container_ids(wall, (ROOT_CONTAINER, *(container.name for container in containers)))
     try:
@@ -155,7 +156,7 @@ async def pristine_configs(
     Raises:
         ProblemError: InvalidBundle, BundleNotFound, RootfsNotFound; of the step create.
     """
-    return await compose_each(
+    composed = await compose_each(
         stage.ports.files,
         containers,
         sandbox_id=sandbox_id,
@@ -163,6 +164,9 @@ async def pristine_configs(
         claims=_claims(stage),
         extra_mounts={each.name: volume_mounts(stage, each) for each in containers},
     )
+    for name, pristine in composed.items():
+        require_no_gpus(name, pristine)
+    return composed
 
 
 def volume_mounts(stage: Stage, container: Container) -> tuple[Mount, ...]:
@@ -228,9 +232,7 @@ async def _files_of(
     composed = await pristine_configs(stage, containers, sandbox_id=sandbox_id)
     made: dict[str, ContainerFiles] = {}
     for each in containers:
-        pristine = composed[each.name]
-        require_no_gpus(each.name, pristine)
-        finished = await finish(each, pristine)
+        finished = await finish(each, composed[each.name])
         made[each.name] = attrs.evolve(finished, is_covered=True) if each.volume_mounts else finished
         stage.shapes[each.name] = shape_of(finished.config)
     return made

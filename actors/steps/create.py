@@ -2,8 +2,8 @@
 
 Needs the assignment; of an actor with a claim, what inject has made. Makes `sandboxes/<activation>/` with bundles,
 runsc's root and the sandbox's processes, and the durable volumes that are not there yet, which stay. Undone by
-teardown: the processes first, then the directory. Refuses:
-RootfsNotFound, BundleNotFound, InvalidBundle, DriverUnsupportedByRuntime; fails with what runsc says (CommandNotFound,
+teardown: the processes first, then the directory. Refuses: RootfsNotFound, BundleNotFound, InvalidBundle,
+DriverUnsupportedByRuntime; fails with StateUnwritable, InsufficientDisk, or what runsc says (CommandNotFound,
 RuntimeFailed, SandboxDied, …).
 """
 

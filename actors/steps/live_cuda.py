@@ -13,12 +13,10 @@ from typing import TYPE_CHECKING, Final
 import anyio
 
 from actors.assignment import OnLiveCuda
-from actors.bundle.activation_tree import CONFIG_NAME, bundle_directory
-from actors.bundle.given import CONFIG_BYTES_MAX
+from actors.bundle.activation_tree import config_path, read_config
 from actors.gpu.cuda_checkpoint import DRIVER_MIN, is_driver_new_enough, places_in
 from actors.gpu.live_cuda import Witnesses, computing, device_files
 from actors.runsc.checkpoint_flags import CUDA_FLAGS
-from actors.strict_json import parse_object
 from statemachine.problem import Problem, ProblemError, Step
 from statemachine.reasons import Reason
 
@@ -167,7 +165,7 @@ async def _common_path(stage: Stage) -> str:
     """The first path at which each container with a GPU has the program: runsc takes one for all.
 
     Raises:
-        ProblemError: CudaCheckpointNotFound, ProcessesUnreadable.
+        ProblemError: CudaCheckpointNotFound.
     """
     common: list[str] | None = None
     for name, gpus in stage.granted.items():
@@ -188,11 +186,10 @@ async def _config_of(stage: Stage, name: str) -> JsonObject:
     """The container's document, as runsc was given it."""
     if stage.activation is None:
         raise ValueError("an actor with a sandbox has an activation")
-    path = bundle_directory(stage.activation, name) / CONFIG_NAME
     try:
-        return parse_object(await stage.ports.files.read(path, limit_bytes=CONFIG_BYTES_MAX))
+        return await read_config(stage.ports.files, stage.activation, name)
     except (OSError, ValueError) as error:
-        message = f"{path} cannot be read: {error}"
+        message = f"{config_path(stage.activation, name)} cannot be read: {error}"
         raise ProblemError(_problem(Reason.CUDA_CHECKPOINT_NOT_FOUND, name, message)) from error
 
 

@@ -26,6 +26,7 @@ from statemachine.actor import OnDifference
 from statemachine.problem import ProblemError, Step
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from actors.assignment import Container
@@ -62,7 +63,7 @@ async def judge(stage: Stage, uri: str, on_difference: OnDifference) -> Origin:
 
     Raises:
         ProblemError: SnapshotMissing, SnapshotCorrupt, NewerFormat, SnapshotIncompatible, BundleChanged, MountMissing;
-            InvalidBundle, BundleNotFound, RootfsNotFound.
+            InvalidBundle, BundleNotFound, RootfsNotFound, CdiDeviceUnresolved, MigUnsupported.
     """
     directory = directory_of(uri)
     manifest = await read_manifest(stage.ports.files, directory)
@@ -77,7 +78,8 @@ async def verdict(stage: Stage, manifest: Manifest) -> tuple[Difference, ...]:
     """Everything that differs from the snapshot on this stage; nothing is written.
 
     Raises:
-        ProblemError: InvalidBundle, BundleNotFound, RootfsNotFound: a container cannot be made here at all.
+        ProblemError: InvalidBundle, BundleNotFound, RootfsNotFound, CdiDeviceUnresolved, MigUnsupported: a container
+            cannot be made here at all.
     """
     return differences(manifest, await _here(stage, manifest))
 
@@ -91,7 +93,7 @@ async def tell_forced(stage: Stage) -> None:
 
 def take_over(stage: Stage, manifest: Manifest) -> list[Container]:
     """The containers that live in the snapshot, all where it has no image; that the others have exited is noted."""
-    stage.exited = {each.name: each.exited for each in manifest.containers if each.exited is not None}
+    stage.exited = dict(manifest.exited)
     return [each for each in stage.assignment.containers if each.name not in stage.exited]
 
 
@@ -104,29 +106,37 @@ async def _here(stage: Stage, manifest: Manifest) -> Here:
         arch=runtime.machine,
         cpu_features=runtime.cpu_features,
         driver=stage.spec.driver if stage.spec else None,
-        containers=[await _container(stage, manifest, each) for each in stage.assignment.containers],
+        containers=await _containers(stage, manifest),
         volumes=stage.assignment.durable_volumes,
     )
 
 
-async def _container(stage: Stage, manifest: Manifest, container: Container) -> ContainerHere:
-    gpus = stage.granted.get(container.name, ())
-    shape, injected = None, None
-    if container.name in manifest.restorable:
-        if stage.plan is not None and container.name in stage.plan.names:
-            shape = stage.shapes[container.name]
-        else:
-            shape, injected = await _before_any_device(stage, container), _to_be_injected(stage, gpus)
-    return ContainerHere(
-        name=container.name, image_digest=container.image_digest, shape=shape, injected=injected, gpus=gpus
-    )
+async def _containers(stage: Stage, manifest: Manifest) -> list[ContainerHere]:
+    saved = frozenset(manifest.restorable)
+    restorable = [each for each in stage.assignment.containers if each.name in saved]
+    planned = () if stage.plan is None else stage.plan.names
+    whole = {each.name: stage.shapes[each.name] for each in restorable if each.name in planned}
+    unplanned = [each for each in restorable if each.name not in planned]
+    bare = await _before_any_device(stage, unplanned) if unplanned else {}
+    granted = {each.name: stage.granted.get(each.name, ()) for each in stage.assignment.containers}
+    return [
+        ContainerHere(
+            name=each.name,
+            image_digest=each.image_digest,
+            shape=whole.get(each.name, bare.get(each.name)),
+            injected=_to_be_injected(stage, granted[each.name]) if each.name in bare else None,
+            gpus=granted[each.name],
+        )
+        for each in stage.assignment.containers
+    ]
 
 
-async def _before_any_device(stage: Stage, container: Container) -> Shape:
+async def _before_any_device(stage: Stage, containers: Sequence[Container]) -> dict[str, Shape]:
     try:
-        return shape_of((await pristine_configs(stage, [container]))[container.name])
+        composed = await pristine_configs(stage, containers)
     except ProblemError as error:
         raise ProblemError(*(attrs.evolve(each, step=Step.RESTORE) for each in error.problems)) from error
+    return {name: shape_of(pristine) for name, pristine in composed.items()}
 
 
 def _to_be_injected(stage: Stage, gpus: tuple[Gpu, ...]) -> Injected | None:

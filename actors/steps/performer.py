@@ -25,12 +25,13 @@ from actors.steps.thaw import thaw
 from actors.steps.verify import verify_containers
 from actors.steps.watch import watch_sandbox
 from statemachine import commands as c
+from statemachine.actor import Ending
 from statemachine.events import BackoffElapsed, Event, SandboxFate
 
 if TYPE_CHECKING:
     from actors.assignment import WorkerAssignment
     from actors.runsc.reclaiming import Survivor
-    from statemachine.actor import Actor
+    from statemachine.actor import Actor, Snapshot
 
 _PLAIN: Final[Mapping[type, Callable[[Stage], Awaitable[Event]]]] = MappingProxyType(
     {
@@ -76,7 +77,7 @@ class Steps:
             case c.ReleaseSandbox():
                 return await release_sandbox(self.stage, command, actor.last_good)
             case c.RollBack():
-                return await roll_back(self.stage, command, actor.origin)
+                return await roll_back(self.stage, command, _to_go_back_to(actor))
             case c.StopContainers():
                 return await stop_containers(self.stage, command)
             case c.StartBackoff(delay_s=delay_s):
@@ -116,3 +117,8 @@ class Steps:
             return SandboxFate.DEAD
         alive = await self.stage.ports.processes.is_alive(self.stage.sandbox.process.identity)
         return SandboxFate.ALIVE if alive else SandboxFate.DEAD
+
+
+def _to_go_back_to(actor: Actor) -> Snapshot | None:
+    """The snapshot that a rollback looks at: all of it is read, so only where the actor may end there."""
+    return actor.origin if actor.ending is Ending.ORIGIN else None

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from actors.bundle.activation_tree import CONFIG_NAME, bundle_directory
+from actors.bundle.activation_tree import config_path, read_config
 from actors.manifest import shape_of
 from actors.runsc.answers import Status
 from actors.runsc.driver import Target
@@ -18,7 +18,6 @@ from actors.runsc.reclaiming import reclaim_sandbox
 from actors.runsc.record import ROOT_CONTAINER
 from actors.steps.bundles import driver
 from actors.steps.stage import Freeze
-from actors.strict_json import StrictJsonError, parse_object
 from statemachine.problem import Problem, ProblemError, Step
 from statemachine.reasons import Reason
 from statemachine.states import State
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
     from actors.steps.stage import Stage
     from statemachine.actor import Actor
 
-CONFIG_LIMIT_BYTES: Final = 8 << 20
 LIVE: Final = frozenset({State.RUNNING, State.SUSPENDING, State.THAWING})
 """The states in which a sandbox is gone on with. On the way up it is not known to be whole, on the way down it is to be
 ended anyway."""
@@ -46,13 +44,13 @@ async def take_over(stage: Stage, survivor: Survivor, actor: Actor) -> Actor:
         ProblemError: something of it cannot be established; the stage is as it was, and nothing is owned.
     """
     belongings = _same_runtime(stage, survivor)
-    left_out = _left_out(stage, survivor, belongings, actor)
+    _require_containers(stage, survivor, belongings, actor)
     stage.activation = stage.state_dir.activation(survivor.record.activation)
     stage.flags, stage.spec = survivor.record.flags, belongings.spec
     try:
         stage.granted = _same_grants(stage, belongings)
-        stage.shapes, targets = await _bundles(stage, survivor)
-        stage.shapes |= left_out
+        told, targets = await _bundles(stage, survivor)
+        stage.shapes = {**told, **belongings.shapes}
         reclaimed = await reclaim_sandbox(driver(stage), survivor, targets)
         try:
             stage.exited = _exited(stage, reclaimed, actor)
@@ -65,6 +63,7 @@ async def take_over(stage: Stage, survivor: Survivor, actor: Actor) -> Actor:
         stage.granted, stage.shapes = {}, {}
         raise
     stage.sandbox = reclaimed.sandbox
+    stage.confirmed.set()  # else it would not be gone on with, see LIVE
     if stands_still:
         stage.freeze = Freeze.FROZEN
         stage.sandbox.distrust_saves(stage.directory.snapshots)
@@ -94,18 +93,17 @@ def _same_runtime(stage: Stage, survivor: Survivor) -> Belongings:
     return record.belongings
 
 
-def _left_out(stage: Stage, survivor: Survivor, belongings: Belongings, actor: Actor) -> dict[str, Shape]:
-    """The shapes of containers that are not in the sandbox, because they had exited before."""
+def _require_containers(stage: Stage, survivor: Survivor, belongings: Belongings, actor: Actor) -> None:
+    """What is in the sandbox is the actor's; and of what is not, because it had exited before, all is known."""
     names = {each.name for each in stage.assignment.containers}
     inside = set(survivor.record.container_ids) - {ROOT_CONTAINER}
     if not inside <= names:
         raise ProblemError(_problem(stage, f"it has containers that are not the actor's: {_listed(inside - names)}"))
     outside = names - inside
     codes = {fate.name: fate.exit_code for fate in actor.containers}
-    lost = {name for name in outside if codes.get(name) is None or name not in belongings.left_out}
+    lost = {name for name in outside if codes.get(name) is None or name not in belongings.shapes}
     if lost:
         raise ProblemError(_problem(stage, f"it lacks containers of which nothing is known: {_listed(lost)}"))
-    return {name: belongings.left_out[name] for name in outside}
 
 
 def _same_grants(stage: Stage, belongings: Belongings) -> dict[str, tuple[Gpu, ...]]:
@@ -127,18 +125,18 @@ async def _bundles(stage: Stage, survivor: Survivor) -> tuple[dict[str, Shape], 
     for name, container_id in record.container_ids.items():
         if name == ROOT_CONTAINER:
             continue
-        path = bundle_directory(activation, name) / CONFIG_NAME
-        shapes[name], env = await _config(stage, path)
+        shapes[name], env = await _config(stage, activation, name)
         targets[name] = Target.of(name, container_id, env=env)
     return shapes, targets
 
 
-async def _config(stage: Stage, path: Path) -> tuple[Shape, tuple[str, ...]]:
+async def _config(stage: Stage, activation: Path, name: str) -> tuple[Shape, tuple[str, ...]]:
     try:
-        config = parse_object(await stage.ports.files.read(path, limit_bytes=CONFIG_LIMIT_BYTES))
+        config = await read_config(stage.ports.files, activation, name)
         return shape_of(config), tuple(str(each) for each in config["process"].get("env") or ())
-    except (OSError, StrictJsonError, KeyError, TypeError, ValueError, AttributeError) as error:
-        raise ProblemError(_problem(stage, f"{path} cannot be read: {error}")) from error
+    except (OSError, KeyError, TypeError, ValueError, AttributeError) as error:
+        message = f"{config_path(activation, name)} cannot be read: {error}"
+        raise ProblemError(_problem(stage, message)) from error
 
 
 def _exited(stage: Stage, reclaimed: Reclaimed, actor: Actor) -> dict[str, int]:

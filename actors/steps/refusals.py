@@ -19,7 +19,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from actors.assignment import SnapshotScope
-from actors.proof import FULL
+from actors.proof import unwritten
 from actors.steps import live_cuda
 from actors.steps.volumes import measure_volumes
 from statemachine.problem import Problem, ProblemError, Step
@@ -47,11 +47,11 @@ async def before_hooks(stage: Stage, sandbox: Sandbox, actor: Actor, directory: 
     Raises:
         ProblemError: the refusal.
     """
-    require_volumes(stage.assignment)
+    _require_volumes(stage.assignment)
     if _is_full(stage):
-        require_no_failure(sandbox, actor)
+        _require_no_failure(sandbox, actor)
         await require_no_exec(stage, sandbox)
-    await require_writable(stage, directory)
+    await _require_writable(stage, directory)
     await _require_room(stage, sandbox, directory)
 
 
@@ -72,7 +72,7 @@ async def before_freeze(stage: Stage, sandbox: Sandbox, directory: Path) -> str 
     return cuda_checkpoint
 
 
-def require_volumes(assignment: WorkerAssignment) -> None:
+def _require_volumes(assignment: WorkerAssignment) -> None:
     """Refuse a Data snapshot of an actor without a durable volume.
 
     Raises:
@@ -83,7 +83,7 @@ def require_volumes(assignment: WorkerAssignment) -> None:
         raise ProblemError(_problem(Reason.NO_DURABLE_VOLUME, assignment.uid, message))
 
 
-def require_no_failure(sandbox: Sandbox, actor: Actor) -> None:
+def _require_no_failure(sandbox: Sandbox, actor: Actor) -> None:
     """Refuse an actor of which a container has failed, or has ended and cannot be left out of an image.
 
     Raises:
@@ -117,7 +117,7 @@ async def require_no_exec(stage: Stage, sandbox: Sandbox) -> None:
         raise ProblemError(_problem(Reason.OPERATION_IN_PROGRESS, uid, message))
 
 
-async def require_writable(stage: Stage, directory: Path) -> None:
+async def _require_writable(stage: Stage, directory: Path) -> None:
     """Write a file where the snapshot is to be, and remove it; the directory stays.
 
     Raises:
@@ -129,35 +129,8 @@ async def require_writable(stage: Stage, directory: Path) -> None:
         await files.replace_for_boot(probe, _PROBE)
         await files.remove_file(probe)
     except OSError as error:
-        reason = Reason.INSUFFICIENT_DISK if error.errno in FULL else Reason.STATE_UNWRITABLE
         message = f"nothing can be written into {directory}: {error.strerror or error}"
-        raise ProblemError(_problem(reason, str(directory), message)) from error
-
-
-async def require_room(stage: Stage, directory: Path, *, size_bytes: int, what: str) -> None:
-    """Refuse a snapshot that does not fit.
-
-    Args:
-        stage: of the actor.
-        directory: of the snapshot; it is there.
-        size_bytes: what was measured.
-        what: of what, for the message.
-
-    Raises:
-        ProblemError: InsufficientDisk, with both numbers; StateUnwritable when the disk cannot be asked.
-    """
-    try:
-        free_bytes = await stage.ports.files.free_bytes(directory)
-    except OSError as error:
-        message = f"the file system of {directory} cannot be looked at: {error.strerror or error}"
-        raise ProblemError(_problem(Reason.STATE_UNWRITABLE, str(directory), message)) from error
-    needed_bytes = size_bytes + MARGIN_BYTES
-    if free_bytes < needed_bytes:
-        message = (
-            f"the snapshot needs up to {_mib(needed_bytes)} ({_mib(size_bytes)} are {what}), "
-            f"and {_mib(free_bytes)} are free at {directory.parent}"
-        )
-        raise ProblemError(_problem(Reason.INSUFFICIENT_DISK, str(directory.parent), message))
+        raise ProblemError(_problem(unwritten(error), str(directory), message)) from error
 
 
 def exited(name: str, how: str) -> Problem:
@@ -167,11 +140,28 @@ def exited(name: str, how: str) -> Problem:
 
 
 async def _require_room(stage: Stage, sandbox: Sandbox, directory: Path) -> None:
+    """Refuse a snapshot that does not fit where it is to be.
+
+    Raises:
+        ProblemError: InsufficientDisk, with both numbers; ProcessesUnreadable, StateUnwritable when what it takes or
+            what there is cannot be found out.
+    """
     image_bytes = await _memory_of(stage, sandbox) if _is_full(stage) else 0
-    volumes_bytes = await measure_volumes(stage)
-    parts = {"the memory of its containers": image_bytes, "its durable volumes": volumes_bytes}
-    what = " and ".join(part for part, size_bytes in parts.items() if size_bytes) or "what it holds"
-    await require_room(stage, directory, size_bytes=image_bytes + volumes_bytes, what=what)
+    parts = {"the memory of its containers": image_bytes, "its durable volumes": await measure_volumes(stage)}
+    size_bytes = sum(parts.values())
+    try:
+        free_bytes = await stage.ports.files.free_bytes(directory)
+    except OSError as error:
+        message = f"the file system of {directory} cannot be looked at: {error.strerror or error}"
+        raise ProblemError(_problem(Reason.STATE_UNWRITABLE, str(directory), message)) from error
+    needed_bytes = size_bytes + MARGIN_BYTES
+    if free_bytes < needed_bytes:
+        what = " and ".join(part for part, part_bytes in parts.items() if part_bytes) or "what it holds"
+        message = (
+            f"the snapshot needs up to {_mib(needed_bytes)} ({_mib(size_bytes)} are {what}), "
+            f"and {_mib(free_bytes)} are free at {directory.parent}"
+        )
+        raise ProblemError(_problem(Reason.INSUFFICIENT_DISK, str(directory.parent), message))
 
 
 async def _memory_of(stage: Stage, sandbox: Sandbox) -> int:

@@ -44,9 +44,11 @@ async def restore_sandbox(stage: Stage, command: RestoreSandbox) -> SandboxResto
     if manifest.scope is SnapshotScope.DATA:
         stage.sandbox = await start_cold(driver(stage), plan)
         return SandboxRestored()
-    left_out = {each.name: each.shape for each in manifest.containers if each.name in stage.exited}
-    # What lives in it is what was saved, also where another bundle was forced upon it: the next snapshot must say so.
-    stage.shapes |= {each.name: each.shape for each in manifest.containers}
+    # What lives in it is what was saved, also where another bundle was forced upon it: the next snapshot must say so,
+    # and a later life of the worker must know it where the bundles do not tell.
+    saved = {each.name: each.shape for each in manifest.containers}
+    untold = {name: shape for name, shape in saved.items() if name in stage.exited or shape != stage.shapes[name]}
+    stage.shapes |= saved
     stage.is_restored = True
-    stage.sandbox = await start_restored(driver(stage), plan.leaving_out(left_out), directory)
+    stage.sandbox = await start_restored(driver(stage), plan.noting(untold), directory)
     return SandboxRestored()

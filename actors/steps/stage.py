@@ -96,6 +96,7 @@ class Stage:
         exited: containers that had ended with 0 and were taken out of the live sandbox or were not restored.
         is_restored: whether the live sandbox was restored from an image; a cold start has nothing to resume.
         let_go: containers in which preSuspend was run for a suspend that is not over.
+        confirmed: fired once the start of the live activation counts, with what it has put back into the volumes.
         told: by container, fired once the watcher has told of its end.
         shapes: of each container, what a restore must find again.
         unproven: directory of a snapshot that is being made, until the machine knows that it is proven.
@@ -123,6 +124,7 @@ class Stage:
     exited: dict[str, int] = attrs.field(factory=dict)
     is_restored: bool = False
     let_go: tuple[str, ...] = ()
+    confirmed: anyio.Event = attrs.field(factory=anyio.Event)
     told: dict[str, anyio.Event] = attrs.field(factory=dict)
     shapes: dict[str, Shape] = attrs.field(factory=dict)
     unproven: Path | None = None

@@ -9,12 +9,14 @@ snapshot.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from actors.assignment import SnapshotScope
 from actors.codec import rfc3339
+from actors.concurrency import together
 from actors.manifest import Manifest, RuntimeFacts, SnapshotContainer, SnapshotGpu, demanded, write_manifest
-from actors.proof import FULL, prove
+from actors.proof import prove, unwritten
 from actors.runsc.answers import Status
 from actors.snapshots import fresh_snapshot_id, newest, snapshot_of
 from actors.steps import live_cuda, refusals
@@ -55,6 +57,21 @@ async def save_snapshot(stage: Stage, actor: Actor) -> SnapshotProven | SuspendR
     scope = stage.assignment.suspend.scope
     if scope is SnapshotScope.FULL:
         await _take_out_completed(stage, sandbox, actor)
+    await _freeze(stage, sandbox)
+    if scope is SnapshotScope.FULL:
+        await _save_image(stage, sandbox, stage.unproven, cuda_checkpoint)
+    await save_volumes(stage, stage.unproven)
+    await stage.mark(Step.SUSPEND, "FilesWritten")
+    volumes = stage.assignment.durable_volumes
+    files = await prove(stage.ports.files, stage.unproven, required=demanded(scope, volumes))
+    await stage.mark(Step.SUSPEND, "FilesProven")
+    manifest = _manifest(stage, snapshot_id, created_at_s, files, cuda_checkpoint)
+    await _write_manifest(stage, stage.unproven, manifest)
+    # It stays unproven on this stage until the machine has heard of it, which is when release begins.
+    return SnapshotProven(snapshot=snapshot_of(manifest, stage.unproven))
+
+
+async def _freeze(stage: Stage, sandbox: Sandbox) -> None:
     # Counted as frozen before it is asked for: when runsc was cut off or failed in between, nobody knows, and never
     # resuming would leave a frozen actor that is called Running.
     stage.freeze = Freeze.FROZEN
@@ -65,28 +82,6 @@ async def save_snapshot(stage: Stage, actor: Actor) -> SnapshotProven | SuspendR
             stage.freeze = Freeze.NOT_FROZEN
         raise
     await stage.mark(Step.SUSPEND, "Paused")
-    if scope is SnapshotScope.FULL:
-        await _save_image(stage, sandbox, stage.unproven, cuda_checkpoint)
-    await save_volumes(stage, stage.unproven)
-    await stage.mark(Step.SUSPEND, "FilesWritten")
-    volumes = stage.assignment.durable_volumes
-    files = await prove(stage.ports.files, stage.unproven, required=demanded(scope, volumes))
-    await stage.mark(Step.SUSPEND, "FilesProven")
-    manifest = _manifest(stage, snapshot_id, created_at_s, files, cuda_checkpoint)
-    try:
-        await write_manifest(stage.ports.files, stage.unproven, manifest)
-    except OSError as error:
-        raise ProblemError(
-            Problem(
-                step=Step.SUSPEND,
-                reason=Reason.INSUFFICIENT_DISK if error.errno in FULL else Reason.STATE_UNWRITABLE,
-                subject=str(stage.unproven),
-                message=f"the manifest cannot be written: {error.strerror or error}",
-            )
-        ) from error
-    await stage.mark(Step.SUSPEND, "ManifestWritten")
-    # It stays unproven on this stage until the machine has heard of it, which is when release begins.
-    return SnapshotProven(snapshot=snapshot_of(manifest, stage.unproven))
 
 
 async def _save_image(stage: Stage, sandbox: Sandbox, directory: Path, cuda_checkpoint: str | None) -> None:
@@ -109,18 +104,20 @@ async def _take_out_completed(stage: Stage, sandbox: Sandbox, actor: Actor) -> N
 
 
 async def _look(stage: Stage, sandbox: Sandbox) -> None:
-    """Inspect every application container, now that none can change.
+    """Inspect every application container, now that none can change; all at once, since the actor stands still.
 
     Raises:
         ProblemError: ContainerExited; OperationInProgress while something that was executed inside lives.
     """
-    for name in sandbox.containers:
-        if name in stage.exited:
-            continue
-        state = await sandbox.inspect(name)
-        if state.status is Status.STOPPED:
-            raise ProblemError(refusals.exited(name, "exit code not yet known"))
+    names = [name for name in sandbox.containers if name not in stage.exited]
+    await together(*(partial(_require_alive, sandbox, name) for name in names))
     await refusals.require_no_exec(stage, sandbox)
+
+
+async def _require_alive(sandbox: Sandbox, name: str) -> None:
+    state = await sandbox.inspect(name)
+    if state.status is Status.STOPPED:
+        raise ProblemError(refusals.exited(name, "exit code not yet known"))
 
 
 async def _checkpoint(stage: Stage, sandbox: Sandbox, directory: Path, cuda_checkpoint: str | None) -> None:
@@ -132,11 +129,7 @@ async def _checkpoint(stage: Stage, sandbox: Sandbox, directory: Path, cuda_chec
     try:
         await sandbox.checkpoint_into(directory, cuda_checkpoint=cuda_checkpoint)
     except OSError as error:
-        reason = Reason.INSUFFICIENT_DISK if error.errno in FULL else Reason.STATE_UNWRITABLE
-        message = f"{directory} cannot be made: {error.strerror or error}"
-        raise ProblemError(
-            Problem(step=Step.SUSPEND, reason=reason, subject=str(directory), message=message)
-        ) from error
+        raise ProblemError(_unwritten(directory, f"{directory} cannot be made", error)) from error
     except ProblemError as error:
         if error.problem.reason is not Reason.RUNTIME_FAILED or not await _is_full(stage, directory):
             raise
@@ -151,6 +144,24 @@ async def _checkpoint(stage: Stage, sandbox: Sandbox, directory: Path, cuda_chec
                 detail=error.problem.detail,
             )
         ) from error
+
+
+async def _write_manifest(stage: Stage, directory: Path, manifest: Manifest) -> None:
+    """Make a snapshot of the directory.
+
+    Raises:
+        ProblemError: InsufficientDisk, StateUnwritable.
+    """
+    try:
+        await write_manifest(stage.ports.files, directory, manifest)
+    except OSError as error:
+        raise ProblemError(_unwritten(directory, "the manifest cannot be written", error)) from error
+    await stage.mark(Step.SUSPEND, "ManifestWritten")
+
+
+def _unwritten(directory: Path, what: str, error: OSError) -> Problem:
+    message = f"{what}: {error.strerror or error}"
+    return Problem(step=Step.SUSPEND, reason=unwritten(error), subject=str(directory), message=message)
 
 
 async def _is_full(stage: Stage, directory: Path) -> bool:

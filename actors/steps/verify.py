@@ -2,10 +2,10 @@
 
 Needs the sandbox that create or restore has brought up, and its watch. In each container that was restored postResume
 runs before the probe. At the end, what restore has put back into the volumes counts. Makes nothing. Fails with
-SandboxDied, HookFailed, or with RestoredNotServing when a probe did not answer in its time; the snapshot is still good
-then. A container that has ended
-is told of by the watch before this ends, so that the machine judges it on the way up, where a snapshot is gone back to.
-Only `exec` probes are made here; the others are refused at admission.
+SandboxDied, HookFailed, StateUnwritable, or with RestoredNotServing when a probe did not answer in its time; the
+snapshot is still good then. A container that has ended is told of by the watch before this ends, so that the machine
+judges it on the way up, where a snapshot is gone back to. Only `exec` probes are made here; the others are refused at
+admission.
 """
 
 from __future__ import annotations

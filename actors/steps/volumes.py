@@ -1,11 +1,13 @@
 """The durable volumes in the steps: there before a start, in the snapshot of a suspend, put back for a restore.
 
 What is put back counts once verify has seen the actor serve. Whatever ends the start before that brings the volumes
-back that were there, with all that a life which failed has written since its last snapshot.
+back that were there, with all that a life which failed has written since its last snapshot. Once it counts they are
+removed, beside the running actor: verify has seconds, and they may be millions of files.
 """
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import structlog
@@ -13,11 +15,12 @@ import structlog
 from actors import volumes
 from actors.manifest import VOLUMES_NAME
 from actors.ports import DamagedArchiveError
-from actors.proof import FULL
+from actors.proof import unwritten
 from statemachine.problem import Problem, ProblemError, Step
 from statemachine.reasons import Reason
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from actors.manifest import Manifest
@@ -35,11 +38,9 @@ async def make_volumes(stage: Stage, step: Step) -> None:
     names = stage.assignment.durable_volumes
     if not names:
         return
-    try:
+    with _reported(step, stage.directory.volumes, "made"):
         await volumes.settle(stage.ports.files, stage.directory)
         await volumes.make(stage.ports.files, stage.directory, names)
-    except OSError as error:
-        raise ProblemError(_unwritable(step, stage.directory.volumes, error)) from error
 
 
 async def measure_volumes(stage: Stage) -> int:
@@ -51,10 +52,8 @@ async def measure_volumes(stage: Stage) -> int:
     names = stage.assignment.durable_volumes
     if not names:
         return 0
-    try:
+    with _reported(Step.SUSPEND, stage.directory.volumes, "measured"):
         return await stage.ports.files.measure_volumes(stage.directory.volumes, names)
-    except OSError as error:
-        raise ProblemError(_unwritable(Step.SUSPEND, stage.directory.volumes, error)) from error
 
 
 async def save_volumes(stage: Stage, directory: Path) -> None:
@@ -66,10 +65,9 @@ async def save_volumes(stage: Stage, directory: Path) -> None:
     names = stage.assignment.durable_volumes
     if not names:
         return
-    try:
-        saved = await volumes.save(stage.ports.files, stage.directory, names, directory / VOLUMES_NAME)
-    except OSError as error:
-        raise ProblemError(_unwritable(Step.SUSPEND, directory / VOLUMES_NAME, error)) from error
+    archive = directory / VOLUMES_NAME
+    with _reported(Step.SUSPEND, archive, "saved"):
+        saved = await volumes.save(stage.ports.files, stage.directory, names, archive)
     if saved.left_out:
         _log.warning("left_out", actor=stage.assignment.uid, left_out=list(saved.left_out))
     await stage.mark(Step.SUSPEND, "VolumesWritten")
@@ -85,15 +83,14 @@ async def restore_volumes(stage: Stage, directory: Path, manifest: Manifest) -> 
         await make_volumes(stage, Step.RESTORE)
         return
     archive = directory / VOLUMES_NAME
-    try:
-        await volumes.put_back(stage.ports.files, stage.directory, manifest.volumes, archive)
-    except DamagedArchiveError as error:
-        message = f"{archive} cannot be unpacked: {error.strerror}"
-        raise ProblemError(
-            Problem(step=Step.RESTORE, reason=Reason.SNAPSHOT_CORRUPT, subject=str(archive), message=message)
-        ) from error
-    except OSError as error:
-        raise ProblemError(_unwritable(Step.RESTORE, stage.directory.volumes, error)) from error
+    with _reported(Step.RESTORE, stage.directory.volumes, "put back"):
+        try:
+            await volumes.put_back(stage.ports.files, stage.directory, manifest.volumes, archive)
+        except DamagedArchiveError as error:
+            message = f"{archive} cannot be unpacked: {error.strerror}"
+            raise ProblemError(
+                Problem(step=Step.RESTORE, reason=Reason.SNAPSHOT_CORRUPT, subject=str(archive), message=message)
+            ) from error
     await stage.mark(Step.RESTORE, "VolumesRestored")
 
 
@@ -103,12 +100,18 @@ async def confirm_volumes(stage: Stage, step: Step) -> None:
     Raises:
         ProblemError: StateUnwritable.
     """
+    if stage.assignment.durable_volumes:
+        with _reported(step, stage.directory.volumes, "kept"):
+            await volumes.confirm(stage.ports.files, stage.directory)
+    stage.confirmed.set()
+
+
+async def discard_replaced(stage: Stage) -> None:
+    """Wait until the start counts, and remove what it has replaced."""
     if not stage.assignment.durable_volumes:
         return
-    try:
-        await volumes.confirm(stage.ports.files, stage.directory)
-    except OSError as error:
-        raise ProblemError(_unwritable(step, stage.directory.volumes, error)) from error
+    await stage.confirmed.wait()
+    await volumes.discard(stage.ports.files, stage.directory)
 
 
 async def keep_volumes(stage: Stage) -> None:
@@ -117,6 +120,8 @@ async def keep_volumes(stage: Stage) -> None:
         await confirm_volumes(stage, Step.TEARDOWN)
     except ProblemError as error:
         _log.warning("unsettled", actor=stage.assignment.uid, message=error.problem.message)
+    else:
+        await discard_replaced(stage)
 
 
 async def settle_volumes(stage: Stage) -> None:
@@ -133,8 +138,14 @@ async def settle_volumes(stage: Stage) -> None:
         _log.warning("unsettled", actor=stage.assignment.uid, file=error.filename, message=message)
 
 
-def _unwritable(step: Step, subject: Path, error: OSError) -> Problem:
-    reason = Reason.INSUFFICIENT_DISK if error.errno in FULL else Reason.STATE_UNWRITABLE
-    where = f": {error.filename}" if error.filename else ""
-    message = f"the durable volumes cannot be written{where}: {error.strerror or error}"
-    return Problem(step=step, reason=reason, subject=str(subject), message=message)
+@contextmanager
+def _reported(step: Step, subject: Path, what: str) -> Iterator[None]:
+    """Do something with the volumes, whose failure is a problem of the step."""
+    try:
+        yield
+    except OSError as error:
+        where = f": {error.filename}" if error.filename else ""
+        message = f"the durable volumes cannot be {what}{where}: {error.strerror or error}"
+        raise ProblemError(
+            Problem(step=step, reason=unwritten(error), subject=str(subject), message=message)
+        ) from error

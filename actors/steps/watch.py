@@ -1,7 +1,8 @@
 """watch: beside a live sandbox, its end and the end of each container are seen, confirmed and fed to the machine.
 
 A container's file server (gofer) ends with it; runsc then tells the exit code. The death of the sandbox ends every
-gofer too, so a container's exit counts only when the sandbox can still answer for it.
+gofer too, so a container's exit counts only when the sandbox can still answer for it. Beside it goes, too, what the
+start has replaced in the durable volumes.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import anyio
 
+from actors.steps.volumes import discard_replaced
 from statemachine.events import ContainerExited, Event, SandboxDied
 from statemachine.problem import Problem, ProblemError, Step
 from statemachine.reasons import Reason
@@ -34,13 +36,16 @@ CODE_UNKNOWN: Final = 255
 async def watch_sandbox(stage: Stage, feed: Callable[[Event], Awaitable[None]]) -> None:
     """Watch until the sandbox has ended or this is cancelled."""
     sandbox = stage.live_sandbox(Step.SUPERVISE)
-    async with anyio.create_task_group() as group:
-        stage.told = {name: anyio.Event() for name in sandbox.containers}
-        for name in sandbox.containers:
-            group.start_soon(_watch_container, stage, sandbox, name, feed)
-        exit_ = await sandbox.died()
-        group.cancel_scope.cancel()
-    await feed(SandboxDied(problem=_death(stage, exit_)))
+    async with anyio.create_task_group() as beside:  # of its own: removing cannot be cut off, and no death waits for it
+        beside.start_soon(discard_replaced, stage)
+        async with anyio.create_task_group() as group:
+            stage.told = {name: anyio.Event() for name in sandbox.containers}
+            for name in sandbox.containers:
+                group.start_soon(_watch_container, stage, sandbox, name, feed)
+            exit_ = await sandbox.died()
+            group.cancel_scope.cancel()
+        await feed(SandboxDied(problem=_death(stage, exit_)))
+        beside.cancel_scope.cancel()
 
 
 async def _watch_container(stage: Stage, sandbox: Sandbox, name: str, feed: Callable[[Event], Awaitable[None]]) -> None:

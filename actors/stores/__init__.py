@@ -12,15 +12,24 @@ retention    which stay
 
 from .downloading import download
 from .format import CHUNK_BYTES, ChunkedFile, StoredSnapshot
-from .looking import Unreadable, find_stored, list_stored, read_stored, verify_stored, verify_stored_deeply
+from .looking import (
+    Unreadable,
+    find_stored,
+    list_stored,
+    read_stored,
+    verify_chunks,
+    verify_stored,
+    verify_stored_deeply,
+)
 from .places import is_stored_uri, snapshot_uri, store_of
 from .retention import KEPT_IN_STORE, Pruned, prune_stored
-from .uploading import upload
+from .uploading import Cut, upload
 
 __all__ = [
     "CHUNK_BYTES",
     "KEPT_IN_STORE",
     "ChunkedFile",
+    "Cut",
     "Pruned",
     "StoredSnapshot",
     "Unreadable",
@@ -33,6 +42,7 @@ __all__ = [
     "snapshot_uri",
     "store_of",
     "upload",
+    "verify_chunks",
     "verify_stored",
     "verify_stored_deeply",
 ]

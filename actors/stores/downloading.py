@@ -15,7 +15,7 @@ from actors import snapshots
 from actors.concurrency import together
 from actors.manifest import write_manifest
 from actors.ports import StoreError
-from actors.proof import FULL, verify
+from actors.proof import unwritten, verify
 from actors.stores.asking import CHUNK_S, CHUNKS_AT_ONCE, refused
 from actors.stores.format import corrupt
 from actors.stores.looking import check_sizes, chunk_sizes, read_at
@@ -118,6 +118,5 @@ async def _fetch_chunk(store: SnapshotStore, stored: StoredSnapshot, wanted: _Wa
 
 
 def _unwritable(stored: StoredSnapshot, directory: Path, error: OSError, step: Step) -> Problem:
-    reason = Reason.INSUFFICIENT_DISK if error.errno in FULL else Reason.STATE_UNWRITABLE
     message = f"{stored.uri} cannot be fetched into {directory}: {error.strerror or error}"
-    return Problem(step=step, reason=reason, subject=str(directory), message=message)
+    return Problem(step=step, reason=unwritten(error), subject=str(directory), message=message)

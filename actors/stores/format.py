@@ -64,7 +64,7 @@ class StoredSnapshot:
     @property
     def size_bytes(self) -> int:
         """What its files have together."""
-        return sum(each.file.size_bytes for each in self.files)
+        return self.manifest.size_bytes
 
     @property
     def chunks(self) -> dict[str, int]:
@@ -78,7 +78,7 @@ class StoredSnapshot:
             id=self.manifest.id,
             uri=self.uri,
             created_at=epoch_s(self.manifest.created_at),
-            exited=tuple((each.name, each.exited) for each in self.manifest.containers if each.exited is not None),
+            exited=self.manifest.exited,
         )
 
 

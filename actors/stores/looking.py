@@ -78,11 +78,19 @@ async def verify_stored(stores: Stores, uri: str, *, step: Step = Step.RESTORE) 
     Raises:
         ProblemError: SnapshotCorrupt once for each file that is not whole; else as `read_stored`.
     """
-    place = snapshot_place(uri, step=step)
-    store = place.actor.open(stores)
-    stored = await read_at(store, place, step=step)
-    check_sizes(stored, await chunk_sizes(store, place, step=step), step=step)
+    stored = await read_stored(stores, uri, step=step)
+    await verify_chunks(stores, stored, step=step)
     return stored
+
+
+async def verify_chunks(stores: Stores, stored: StoredSnapshot, *, step: Step = Step.RESTORE) -> None:
+    """As `verify_stored`, of a snapshot whose manifest was read.
+
+    Raises:
+        ProblemError: SnapshotCorrupt once for each file that is not whole; StoreUnreachable.
+    """
+    place = stored.place
+    check_sizes(stored, await chunk_sizes(place.actor.open(stores), place, step=step), step=step)
 
 
 async def verify_stored_deeply(stores: Stores, uri: str, *, step: Step = Step.RESTORE) -> StoredSnapshot:

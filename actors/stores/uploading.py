@@ -6,11 +6,14 @@ upload that was cut off goes on where it was. Until its manifest is there, nobod
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
+
+import attrs
 
 from actors.concurrency import together
 from actors.manifest import read_manifest
-from actors.ports import TooLargeError
+from actors.ports import StoreError, TooLargeError
 from actors.stores.asking import ASK_S, CHUNK_S, CHUNKS_AT_ONCE, answering
 from actors.stores.format import (
     CHUNK_BYTES,
@@ -26,13 +29,29 @@ from statemachine.problem import Problem, ProblemError, Step
 from statemachine.reasons import Reason
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
     from actors.manifest import SnapshotFile
     from actors.ports import Files, SnapshotStore, Stores
+    from actors.stores.places import SnapshotPlace
 
 _NOT_UPLOADED = Reason.SNAPSHOT_NOT_UPLOADED
+
+
+@attrs.define(kw_only=True)
+class Cut:
+    """What one try to upload a snapshot leaves to the next: its files, read whole and cut into chunks.
+
+    Attributes:
+        stored: None while no try has failed on the store's account alone.
+    """
+
+    stored: StoredSnapshot | None = None
+
+
+class _ChangedError(ProblemError):
+    """Raised for a file that is not what it was when it was cut."""
 
 
 async def upload(
@@ -43,27 +62,48 @@ async def upload(
     *,
     step: Step = Step.SUSPEND,
     chunk_bytes: int = CHUNK_BYTES,
+    cut: Cut | None = None,
 ) -> StoredSnapshot:
     """Bring the snapshot in a directory to a URI; one that is there already is left as it is.
 
     It can be cut off at any moment and begun again. `prune_stored` of the same actor must not run at the same time.
+
+    Args:
+        files: the port.
+        stores: the port.
+        directory: the snapshot's.
+        uri: where it is to be.
+        step: the step that problems belong to.
+        chunk_bytes: of every chunk but a file's last.
+        cut: what an earlier try has left, and this one leaves to the next.
 
     Raises:
         ProblemError: SnapshotNotUploaded with what the store said; SnapshotMissing, SnapshotCorrupt, NewerFormat when
             the snapshot in the directory is not what its manifest says; NotSupported for another URI.
     """
     place = snapshot_place(uri, step=step)
-    store = place.actor.open(stores)
-    manifest = await read_manifest(files, directory, step=step)
-    chunked = tuple([await _chunked(files, directory, file, chunk_bytes, step) for file in manifest.files])
-    stored = StoredSnapshot(place=place, manifest=manifest, files=chunked)
+    store, cut = place.actor.open(stores), cut or Cut()
+    stored, cut.stored = cut.stored, None
+    if stored is None or stored.place != place:
+        stored = await _cut(files, directory, place, chunk_bytes, step)
     data = stored_as_bytes(stored)
     if len(data) > STORED_MANIFEST_BYTES_MAX:
         raise ProblemError(_not_uploaded(stored, "its manifest would be too large", step))
-    await _send_missing(stored, store, directory, step)
-    await _check_all_there(stored, store, step)
-    await _put_manifest(stored, store, data, step)
+    try:
+        await _send_missing(stored, store, directory, step)
+        await _check_all_there(stored, store, step)
+        await _put_manifest(stored, store, data, step)
+    except ProblemError as error:
+        if isinstance(error.__cause__, StoreError):  # which says nothing about the files
+            cut.stored = stored
+        raise
     return stored
+
+
+async def _cut(files: Files, directory: Path, place: SnapshotPlace, chunk_bytes: int, step: Step) -> StoredSnapshot:
+    manifest = await read_manifest(files, directory, step=step)
+    chunked = tuple([await _chunked(files, directory, file, chunk_bytes, step) for file in manifest.files])
+    return StoredSnapshot(place=place, manifest=manifest, files=chunked)
 
 
 async def _chunked(files: Files, directory: Path, file: SnapshotFile, chunk_bytes: int, step: Step) -> ChunkedFile:
@@ -83,19 +123,33 @@ async def _chunked(files: Files, directory: Path, file: SnapshotFile, chunk_byte
 async def _send_missing(stored: StoredSnapshot, store: SnapshotStore, directory: Path, step: Step) -> None:
     there = await chunk_sizes(store, stored.place, step=step, reason=_NOT_UPLOADED)
     left = _missing(stored, there)
+    unsure = set[str]()
 
     async def send_chunks() -> None:
         for name, offset_bytes, blake3, size_bytes in left:
-            await store.put_part_of(
-                stored.place.actor.chunk(blake3),
-                directory / name,
-                offset_bytes=offset_bytes,
-                size_bytes=size_bytes,
-                deadline_s=CHUNK_S,
+            key, path = stored.place.actor.chunk(blake3), directory / name
+            unsure.add(key)
+            sent = await store.put_part_of(
+                key, path, offset_bytes=offset_bytes, size_bytes=size_bytes, deadline_s=CHUNK_S
             )
+            if sent != blake3:  # the next try reads the file anew, and finds out what is wrong with it
+                why = f"a chunk of {name} was sent with BLAKE3 {sent}, and had {blake3} when the file was read"
+                raise _ChangedError(_not_uploaded(stored, why, step))
+            unsure.remove(key)
 
-    with answering(stored.uri, step=step, reason=_NOT_UPLOADED):
-        await together(*[send_chunks] * CHUNKS_AT_ONCE)
+    try:
+        with answering(stored.uri, step=step, reason=_NOT_UPLOADED):
+            await together(*[send_chunks] * CHUNKS_AT_ONCE)
+    except _ChangedError:
+        await _remove(store, unsure)
+        raise
+
+
+async def _remove(store: SnapshotStore, keys: Iterable[str]) -> None:
+    """Remove what may not be what it is named after, so that nobody takes it for a chunk that is there."""
+    for key in keys:
+        with suppress(OSError):
+            await store.remove(key, deadline_s=ASK_S)
 
 
 def _missing(stored: StoredSnapshot, there: dict[str, int]) -> Iterator[tuple[str, int, str, int]]:

@@ -25,7 +25,10 @@ if TYPE_CHECKING:
 @click.option("--fault", help="Only faults whose names begin so, as `fail:EIO` or `half`.")
 @click.option("--every", "nth", type=click.IntRange(min=1), default=1, show_default=True, help="Only every nth.")
 def main(name: str, seed: int, number: int | None, fault: str | None, nth: int) -> None:
-    """Run, suspend, resume and stop ACTOR (local, or stored in a store), each time with one fault of one call."""
+    """Run, suspend, resume and stop ACTOR, each time with one fault of one call.
+
+    ACTOR is local; or stored, whose snapshots go to a store; or durable, which has a volume and hooks.
+    """
 
     def share(spots: Sequence[Spot]) -> Sequence[Spot]:
         found = [each for each in spots if number is None or each.number == number]

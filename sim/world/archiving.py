@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from sim.world.nodes import Node
 
 VOLUME_MODE: Final = 0o777
-LEFT_OUT_NAMED_MAX: Final = 100
 
 
 def make_volume(beneath: SimBeneath, path: Path) -> Steps:
@@ -87,7 +86,7 @@ def write_archive(
             disk.remove(above, name)
         raise
     yield "written"
-    return Archived(members=members, left_out=tuple(left_out[:LEFT_OUT_NAMED_MAX]))
+    return Archived(members=members, left_out=tuple(left_out[: volume_tar.LEFT_OUT_NAMED_MAX]))
 
 
 def _found(disk: SimDisk, above: Directory, names: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Node]]:

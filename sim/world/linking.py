@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from sim.world.beneath import DIRECTORY_MODE
 from sim.world.errors import kernel_error
 from sim.world.nodes import Directory, Symlink
+from sim.world.walking import remove_tree
 from sim.world.writing import temporary_name
 
 if TYPE_CHECKING:
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from sim.world.beneath import SimBeneath, Steps
-    from sim.world.disk import SimDisk
 
 OPEN_DIRECTORY_MODE: Final = 0o755
 
@@ -43,7 +43,9 @@ def make_links(beneath: SimBeneath, path: Path, links: Mapping[str, str]) -> Ste
         yield "synced"
         disk.rename(above, temporary, above, name)
     except OSError:
-        _remove(disk, above, temporary)
+        with suppress(OSError):
+            for _ in remove_tree(beneath, path.with_name(temporary)):
+                pass
         if _stand(above, name, links):
             return  # somebody else was sooner
         raise
@@ -62,12 +64,3 @@ def _stand(above: Directory, name: str, links: Mapping[str, str]) -> bool:
     if not isinstance(found, Directory) or found.entries.keys() != links.keys():
         return False
     return all(isinstance(node, Symlink) and node.target == links[each] for each, node in found.entries.items())
-
-
-def _remove(disk: SimDisk, above: Directory, name: str) -> None:
-    made = above.entries.get(name)
-    if isinstance(made, Directory):
-        with suppress(OSError):
-            for link in tuple(made.entries):
-                disk.remove(made, link)
-            disk.remove_directory(above, name)

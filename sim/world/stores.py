@@ -99,8 +99,8 @@ class SimStore:
         offset_bytes: int,
         size_bytes: int,
         deadline_s: float,  # noqa: ARG002 - a port's
-    ) -> None:
-        """Put a part of a local file as an object.
+    ) -> str:
+        """Put a part of a local file as an object; returns the BLAKE3 of what was sent.
 
         Raises:
             OSError: the file cannot be read, or is shorter.
@@ -111,6 +111,7 @@ class SimStore:
         if len(data) < size_bytes:
             raise OSError(errno.ENODATA, f"shorter than {offset_bytes + size_bytes} bytes", str(path))
         await self._store(key, data)
+        return blake3(data).hexdigest()
 
     async def get(self, key: str, *, limit_bytes: int, deadline_s: float) -> bytes:  # noqa: ARG002 (a port's)
         """A small object.
@@ -143,12 +144,6 @@ class SimStore:
         """The BLAKE3 of an object of just this size."""
         await self._stores.let_others_run()
         return blake3(self._sized(key, size_bytes)).hexdigest()
-
-    async def size_of(self, key: str, *, deadline_s: float) -> int | None:  # noqa: ARG002 (a port's)
-        """The size of an object; None when there is none."""
-        await self._stores.let_others_run()
-        data = self._content.get(self._name(key))
-        return None if data is None else len(data)
 
     async def list(self, prefix: str, *, deadline_s: float) -> tuple[StoredObject, ...]:  # noqa: ARG002 (a port's)
         """Every object below these names, by key.

@@ -35,8 +35,10 @@ def remove_tree(beneath: SimBeneath, path: Path) -> Steps:
 
 
 def unmount_below(beneath: SimBeneath, path: Path) -> Steps:
-    """Unmount whatever is mounted below a directory, the deepest first; nothing is as well."""
-    beneath.parent(path)
+    """Unmount whatever is mounted below a directory, the deepest first; nothing is as well, and a link."""
+    directory, name = beneath.parent(path)
+    if not isinstance(directory.entries.get(name), Directory):
+        return
     for point in reversed(beneath.disk.mounts_below(path)):
         beneath.disk.unmount(point)
         yield "unmounted"

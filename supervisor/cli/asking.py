@@ -9,7 +9,6 @@ import anyio
 import click
 
 from actors.layout import CONTROL_SOCKET
-from actors.stores.uris import read_uri
 from supervisor.client import call
 from supervisor.host.net import HostNet
 
@@ -42,21 +41,6 @@ class Seconds(click.ParamType[float]):
         if not 0 <= seconds <= SECONDS_MAX:
             self.fail(f"{value!r} is not from 0 to {SECONDS_MAX}", param, ctx)
         return seconds
-
-
-class StoreAt(click.ParamType[str]):
-    """The URI of a store for snapshots."""
-
-    name = "uri"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Read it, or say what is wrong."""
-        text = str(value)
-        try:
-            read_uri(text)
-        except ValueError as error:
-            self.fail(f"it is no URI of a store: {error}", param, ctx)
-        return text
 
 
 def _leave_note(ctx: click.Context, _param: click.Parameter, value: bool) -> bool:

@@ -8,6 +8,7 @@ from actors.cdi import CdiError, Spec, nodes_of, to_dict
 from actors.cdi.nodes import filled, host_path
 from statemachine.wording import file_label, one_line
 from supervisor.cli.cdi_answers import problem_json
+from supervisor.cli.columns import aligned
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -27,9 +28,7 @@ def device_rows(registry: Registry) -> Iterator[str]:
         found = registry.found[name]
         others = ", ".join(_short(other, found.spec.kind) for other in aliases[name]) or "-"
         rows.append((name, found.spec.kind, file_label(found.path), others))
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    for row in rows:
-        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+    yield from aligned(rows)
 
 
 def devices_json(registry: Registry) -> list[dict[str, Any]]:

@@ -12,6 +12,7 @@ import orjson
 from statemachine.problem import beyond
 from statemachine.states import State
 from supervisor.cli.asking import Seconds, ask, json_option, run_dir_option
+from supervisor.cli.columns import aligned
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -101,9 +102,8 @@ def _show_worker(result: dict[str, Any]) -> None:
         )
         for actor in result["actors"]
     ]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    for row in rows:
-        click.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+    for line in aligned(rows):
+        click.echo(line)
 
 
 def _show_actor(actor: dict[str, Any]) -> None:

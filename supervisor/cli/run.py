@@ -10,13 +10,15 @@ import click
 from statemachine.actor import OnDrain
 from statemachine.problem import Problem, ProblemError, Step
 from statemachine.reasons import Reason
-from supervisor.cli.asking import Seconds, StoreAt
+from supervisor.cli.asking import Seconds
 from supervisor.cli.places import PLACE
 from supervisor.cli.worker_options import (
     CONTEXT,
+    StoreAt,
     config_option,
     gpu_options,
     gpu_settings,
+    network_option,
     platform_option,
     run_dir_option,
     runsc_option,
@@ -35,7 +37,7 @@ from supervisor.settings import Backend, Settings
 @click.option("--assignments", type=PLACE, help="Directory of assignments to follow.")
 @runsc_option
 @platform_option
-@click.option("--network", type=click.Choice(["none", "host"]), default="none", show_default=True)
+@network_option
 @gpu_options
 @click.option(
     "--snapshot-store",

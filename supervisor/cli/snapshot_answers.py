@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from actors.compatibility import Force
-from statemachine.problem import Problem, Step, beyond
-from statemachine.reasons import Reason
+from statemachine.problem import beyond
 from statemachine.wording import one_line
+from supervisor.cli.columns import aligned
 from supervisor.status import problem_json
 
 if TYPE_CHECKING:
@@ -17,20 +17,18 @@ if TYPE_CHECKING:
 
     from actors.compatibility import Difference
     from actors.manifest import Manifest, SnapshotContainer
+    from statemachine.problem import Problem
     from supervisor.kept_snapshots import KeptSnapshot
     from supervisor.pruning import Pruning
 
-_CELL_CHARACTERS_MAX = 200
-_MIB = 1 << 20
+_HEAD: Final = ("UID", "ID", "CREATED", "SCOPE", "SIZE", "GPUS", "URI", "ERROR")
+_CELL_CHARACTERS_MAX: Final = 200
+_MIB: Final = 1 << 20
 
 
 def rows(found: Sequence[KeptSnapshot]) -> Iterator[str]:
     """A table."""
-    table: list[tuple[str, ...]] = [("UID", "ID", "CREATED", "SCOPE", "SIZE", "GPUS", "URI", "ERROR")]
-    table += [_row(each) for each in found]
-    widths = [max(len(row[column]) for row in table) for column in range(len(table[0]))]
-    for row in table:
-        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+    yield from aligned((_HEAD, *map(_row, found)))
 
 
 def _row(each: KeptSnapshot) -> tuple[str, ...]:
@@ -124,20 +122,6 @@ def faults_json(found: KeptSnapshot, faults: Mapping[str, str | None]) -> dict[s
         "ok": not any(faults.values()),
         "files": [{"name": name, "fault": fault} for name, fault in faults.items()],
     }
-
-
-def damage(found: KeptSnapshot, faults: Mapping[str, str | None]) -> list[Problem]:
-    """The problem of each file that is not as it was."""
-    return [
-        Problem(
-            step=Step.RESTORE,
-            reason=Reason.SNAPSHOT_CORRUPT,
-            subject=f"{found.uri}/{name}",
-            message=f"snapshot {found.id}: {name} {fault}",
-        )
-        for name, fault in faults.items()
-        if fault is not None
-    ]
 
 
 # ---- check

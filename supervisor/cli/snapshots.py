@@ -12,14 +12,14 @@ import orjson
 from actors.compatibility import refusal
 from actors.layout import StateDir
 from actors.manifest import as_json as manifest_json
+from actors.proof import damage
 from statemachine.problem import Problem, ProblemError, Step
 from statemachine.reasons import Reason
 from supervisor.checking import verdict_here
-from supervisor.cli.asking import StoreAt, json_option
+from supervisor.cli.asking import json_option
 from supervisor.cli.given import admitted
 from supervisor.cli.places import PLACE
 from supervisor.cli.snapshot_answers import (
-    damage,
     difference_json,
     difference_line,
     failed,
@@ -33,16 +33,18 @@ from supervisor.cli.snapshot_answers import (
 )
 from supervisor.cli.worker_options import (
     CONTEXT,
+    StoreAt,
     config_option,
     gpu_options,
     gpu_settings,
+    network_option,
     platform_option,
     runsc_option,
     state_dir_option,
 )
 from supervisor.host.composition import open_host_ports
 from supervisor.host.surroundings import find_runsc
-from supervisor.kept_snapshots import faults_in, kept_here, kept_in_store, located
+from supervisor.kept_snapshots import STEP, faults_in, kept_here, kept_in_store, located
 from supervisor.nvml_look import look_at_gpus
 from supervisor.planning import claims_any
 from supervisor.pruning import plan_pruning, prune_as_planned
@@ -125,14 +127,14 @@ def verify(snapshot: str, state_dir: Path, as_json: bool) -> int:
     else:
         for line in fault_lines(found, faults):
             click.echo(line)
-    problems = damage(found, faults)
+    problems = damage(faults, snapshot=found.id, place=found.uri, step=STEP)
     return failed(problems) if problems else 0
 
 
 @snapshots.command(context_settings=CONTEXT)
 @click.argument("snapshot", metavar="URI|ID")
 @click.option("--assignment", type=PLACE, required=True, metavar="FILE", help="The actor that would be restored.")
-@click.option("--network", type=click.Choice(["none", "host"]), default="none", show_default=True)
+@network_option
 @runsc_option
 @platform_option
 @gpu_options

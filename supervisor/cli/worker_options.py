@@ -15,6 +15,7 @@ import click
 
 from actors.ports import DriverPlaces
 from actors.runsc.nvproxy import Nvproxy
+from actors.stores.uris import read_uri
 from statemachine.wording import file_label
 from supervisor.cli.places import PLACE
 from supervisor.host.surroundings import is_regular, read_small
@@ -38,6 +39,21 @@ NAMES: Final = frozenset(
     }
 )  # fmt: skip
 """Every setting of a worker, which a file of settings may have; a test holds it against the options of `run`."""
+
+
+class StoreAt(click.ParamType[str]):
+    """The URI of a store for snapshots."""
+
+    name = "uri"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Read it, or say what is wrong."""
+        text = str(value)
+        try:
+            read_uri(text)
+        except ValueError as error:
+            self.fail(f"it is no URI of a store: {error}", param, ctx)
+        return text
 
 
 class GpuSettings(TypedDict):
@@ -100,6 +116,9 @@ platform_option: Callable[[Any], Any] = click.option(
     default="systrap",
     show_default=True,
     help="gVisor's platform.",
+)
+network_option: Callable[[Any], Any] = click.option(
+    "--network", type=click.Choice(["none", "host"]), default="none", show_default=True
 )
 config_option: Callable[[Any], Any] = click.option(
     "--config",

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from supervisor.host.trees import DirectoryLevel
 
 VOLUME_MODE: Final = 0o777
-LEFT_OUT_NAMED_MAX: Final = 100
 
 READ: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
@@ -149,7 +148,7 @@ class _Writing:
 
     def leave_out(self, name: str) -> None:
         """Note what is not written."""
-        if len(self.left_out) < LEFT_OUT_NAMED_MAX:
+        if len(self.left_out) < volume_tar.LEFT_OUT_NAMED_MAX:
             self.left_out.append(name)
 
 

@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from supervisor.host.beneath import DIRECTORY_MODE, open_directory, refuse_symlink
+from supervisor.host.trees import remove_tree
 from supervisor.host.writing import temporary_name
 
 if TYPE_CHECKING:
@@ -38,7 +39,8 @@ def make_links(beneath: Beneath, path: Path, links: Mapping[str, str]) -> None:
             _fill(temporary, above, links)
             os.rename(temporary, name, src_dir_fd=above, dst_dir_fd=above)
         except BaseException as error:
-            _remove(temporary, above)
+            with suppress(OSError):  # what cannot be removed hides not why it was to be
+                remove_tree(beneath, path.with_name(temporary))
             if isinstance(error, OSError) and _stand(name, above, links):
                 return  # somebody else was sooner
             raise
@@ -85,14 +87,3 @@ def _fill(name: str, above: int, links: Mapping[str, str]) -> None:
         os.fsync(directory)
     finally:
         os.close(directory)
-
-
-def _remove(name: str, above: int) -> None:
-    with suppress(OSError):  # what cannot be removed hides not why it was to be
-        directory = open_directory(name, above)
-        try:
-            for link in os.listdir(directory):
-                os.unlink(link, dir_fd=directory)
-        finally:
-            os.close(directory)
-        os.rmdir(name, dir_fd=above)

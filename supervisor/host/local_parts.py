@@ -39,20 +39,39 @@ class Caller:
         self._lock = threading.Lock()
         self._has_left = False
 
-    def leave(self) -> None:
-        """Wait no more. Once this has returned nothing is done for it any more."""
+    def leave(self) -> bool:
+        """Wait no more; this does not block.
+
+        Returns: whether nothing is done for it any more; else `settle` waits until that is so.
+        """
+        self._has_left = True
+        is_idle = self._lock.acquire(blocking=False)
+        if is_idle:
+            self._lock.release()
+        return is_idle
+
+    def settle(self) -> None:
+        """Wait for what is being done for it at this moment, after which nothing is. A disk may take its time."""
         with self._lock:
-            self._has_left = True
+            pass
+
+    def require(self) -> None:
+        """Go on only while it waits.
+
+        Raises:
+            GivenUpError: it has left.
+        """
+        if self._has_left:
+            raise GivenUpError
 
     def do(self, act: Callable[..., _Result], *args: object) -> _Result:
-        """Do a small thing for it.
+        """Do a small thing for it that must not happen once it has left.
 
         Raises:
             GivenUpError: it has left.
         """
         with self._lock:
-            if self._has_left:
-                raise GivenUpError
+            self.require()
             return act(*args)
 
 
@@ -106,7 +125,8 @@ def pieces_of(caller: Caller, fd: int, part: LocalPart) -> Iterator[bytes]:
     """
     at_bytes, end_bytes = part.offset_bytes, part.offset_bytes + part.size_bytes
     while at_bytes < end_bytes:
-        piece: bytes = caller.do(os.pread, fd, min(PIECE_BYTES, end_bytes - at_bytes), at_bytes)
+        caller.require()
+        piece = os.pread(fd, min(PIECE_BYTES, end_bytes - at_bytes), at_bytes)
         if not piece:
             raise OSError(errno.ENODATA, f"shorter than {end_bytes} bytes", str(part.path))
         at_bytes += len(piece)

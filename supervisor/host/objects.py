@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import errno
 import os
-import threading
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -31,7 +30,7 @@ from supervisor.host.local_parts import (
     sync,
     write_all,
 )
-from supervisor.host.obstores import make_memory_store, make_store, said_by
+from supervisor.host.obstores import said_by
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Mapping
@@ -41,39 +40,25 @@ if TYPE_CHECKING:
 
     from actors.stores.uris import StoreUri
     from supervisor.host.beneath import Beneath
+    from supervisor.host.obstores import ObjectStores
 
 _PART_BYTES: Final = 5 << 20
 _GONE: Final = "there is no such object"
 
 
-class Memory:
-    """The one store in this process's memory; its URIs are places in it."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._store: ObjectStore | None = None
-
-    def store(self) -> ObjectStore:
-        """It, made when first asked for."""
-        with self._lock:
-            self._store = self._store or make_memory_store()
-            return self._store
-
-
-@attrs.define(eq=False)
+@attrs.frozen(kw_only=True)
 class Objects:
     """The objects below a store's URI.
 
     Attributes:
         uri: the store's.
         env: the environment.
-        memory: where memory: stores are.
+        stores: obstore's.
     """
 
     uri: StoreUri
     env: Mapping[str, str] = attrs.field(repr=False)
-    memory: Memory
-    _made: ObjectStore | None = None
+    stores: ObjectStores
 
     def put(self, _caller: Caller, key: str, data: bytes) -> None:
         """Put a small object."""
@@ -82,12 +67,13 @@ class Objects:
         with self._named(key), self._lasting(key):
             obstore.put(self._store(), self._path(key), data, use_multipart=False)
 
-    def put_part_of(self, caller: Caller, key: str, part: LocalPart) -> None:
-        """Put a part of a file, one piece after the other."""
+    def put_part_of(self, caller: Caller, key: str, part: LocalPart) -> str:
+        """Put a part of a file, one piece after the other; returns the BLAKE3 of what was sent."""
         import obstore  # noqa: PLC0415 - as above
 
+        hasher = blake3()
         with open_to_read(part.path) as fd, self._named(key), self._lasting(key):
-            pieces = pieces_of(caller, fd, part)
+            pieces = _hashed(pieces_of(caller, fd, part), hasher)
             if part.size_bytes <= _PART_BYTES:
                 obstore.put(self._store(), self._path(key), b"".join(pieces), use_multipart=False)
             else:
@@ -99,6 +85,7 @@ class Objects:
                     chunk_size=_PART_BYTES,
                     max_concurrency=1,
                 )
+        return hasher.hexdigest()
 
     def get(self, _caller: Caller, key: str, limit_bytes: int) -> bytes:
         """A small object. One of a directory is read as any file: whoever looks at a file: URI needs no obstore."""
@@ -131,20 +118,9 @@ class Objects:
         hasher = blake3()
         with self._named(key), closing(self._sized(key, size_bytes)) as pieces:
             for piece in pieces:
-                caller.do(hasher.update, piece)
+                caller.require()
+                hasher.update(piece)
         return hasher.hexdigest()
-
-    def size_of(self, _caller: Caller, key: str) -> int | None:
-        """The size of an object; None when there is none."""
-        import obstore  # noqa: PLC0415 - as above
-
-        with self._named(key):
-            if self._is_absent():
-                return None
-            try:
-                return obstore.head(self._store(), self._path(key))["size"]
-            except FileNotFoundError:
-                return None
 
     def list(self, caller: Caller, prefix: str) -> tuple[StoredObject, ...]:
         """Every object below these names, by key."""
@@ -155,7 +131,7 @@ class Objects:
             if self._is_absent():
                 return ()
             for batch in obstore.list(self._store(), self._path(prefix) or None):
-                caller.do(len, batch)
+                caller.require()
                 found += [StoredObject(key=self._key(each["path"]), size_bytes=each["size"]) for each in batch]
                 if len(found) > OBJECTS_MAX:
                     raise StoreError(errno.EOVERFLOW, f"more than {OBJECTS_MAX} objects", self._name(prefix))
@@ -231,16 +207,18 @@ class Objects:
     @property
     def _place(self) -> tuple[str, ...]:
         """Where in obstore's store this one is."""
-        return tuple(filter(None, (self.uri.bucket, *self.uri.names))) if self.uri.scheme == "memory" else ()
+        match self.uri.scheme:
+            case "file":
+                return ()
+            case "memory":  # in which a bucket is a name like any other
+                return tuple(filter(None, (self.uri.bucket, *self.uri.names)))
+            case _:
+                return self.uri.names
 
     # ---- the store
 
     def _store(self) -> ObjectStore:
-        if self.uri.scheme == "memory":
-            return self.memory.store()
-        if self._made is None:
-            self._made = make_store(self.uri, self.env)
-        return self._made
+        return self.stores.find(self.uri)
 
     @property
     def _directory(self) -> str | None:
@@ -298,3 +276,9 @@ class Objects:
             if type(error).__module__ != "pyo3_runtime":
                 raise
             raise StoreError(errno.EIO, f"obstore broke down: {said_by(error, self.env)}", self._name(key)) from None
+
+
+def _hashed(pieces: Iterator[bytes], hasher: blake3) -> Iterator[bytes]:
+    for piece in pieces:
+        hasher.update(piece)
+        yield piece

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import errno
 import threading
-from collections import OrderedDict
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -19,8 +18,8 @@ from anyio import to_thread
 from actors.ports import StoreError
 from actors.stores.uris import names_of, read_uri
 from supervisor.host.local_parts import Caller, GivenUpError, LocalPart
-from supervisor.host.objects import Memory, Objects
-from supervisor.host.obstores import RETRYING_S, STALLED_S
+from supervisor.host.objects import Objects
+from supervisor.host.obstores import RETRYING_S, STALLED_S, ObjectStores
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
 _CALLS_MAX: Final = 8
 _THREADS_MAX: Final = 2 * _CALLS_MAX
 """With those that nobody waits for any more."""
-_KNOWN_MAX: Final = 8
 _CLOSING_S: Final = 2 * (STALLED_S + RETRYING_S)
 
 _Result = TypeVar("_Result")
@@ -49,8 +47,7 @@ class HostStores:
     def __init__(self, beneath: Beneath, env: Mapping[str, str]) -> None:
         self._beneath = beneath
         self._env = env
-        self._memory = Memory()
-        self._known: OrderedDict[str, HostStore] = OrderedDict()
+        self._stores = ObjectStores(env)
         self._threads = Threads()
 
     @asynccontextmanager
@@ -59,26 +56,18 @@ class HostStores:
         try:
             yield
         finally:
-            self._known.clear()
+            self._stores.let_go()
             with anyio.CancelScope(shield=True):
                 await self._threads.wait()
 
     def open(self, uri: str) -> HostStore:
-        """The store of a URI; connections are kept for the next time.
+        """The store of a URI; connections to its bucket are kept for whoever opens one there next.
 
         Raises:
             ValueError: no URI of a store.
         """
-        place = read_uri(uri)
-        name = str(place)
-        store = self._known.pop(name, None)
-        if store is None:
-            objects = Objects(uri=place, env=self._env, memory=self._memory)
-            store = HostStore(objects, self._beneath, self._threads)
-        self._known[name] = store
-        while len(self._known) > _KNOWN_MAX:
-            self._known.popitem(last=False)
-        return store
+        objects = Objects(uri=read_uri(uri), env=self._env, stores=self._stores)
+        return HostStore(objects, self._beneath, self._threads)
 
 
 class HostStore:
@@ -93,14 +82,14 @@ class HostStore:
         """Put a small object, replacing one that is there."""
         await self._call(deadline_s, key, self._objects.put, data)
 
-    async def put_part_of(self, key: str, path: Path, *, offset_bytes: int, size_bytes: int, deadline_s: float) -> None:
-        """Put a part of a local file as an object, without holding it in memory.
+    async def put_part_of(self, key: str, path: Path, *, offset_bytes: int, size_bytes: int, deadline_s: float) -> str:
+        """Put a part of a local file as an object, without holding it in memory; returns the BLAKE3 of what was sent.
 
         Raises:
             OSError: the file cannot be read, or is shorter; there is no object then.
         """
         part = LocalPart(path=path, offset_bytes=offset_bytes, size_bytes=size_bytes)
-        await self._call(deadline_s, key, self._objects.put_part_of, part)
+        return await self._call(deadline_s, key, self._objects.put_part_of, part)
 
     async def get(self, key: str, *, limit_bytes: int, deadline_s: float) -> bytes:
         """A small object.
@@ -127,10 +116,6 @@ class HostStore:
             StoreError: also when the object has another size.
         """
         return await self._call(deadline_s, key, self._objects.digest, size_bytes)
-
-    async def size_of(self, key: str, *, deadline_s: float) -> int | None:
-        """The size of an object; None when there is none."""
-        return await self._call(deadline_s, key, self._objects.size_of)
 
     async def list(self, prefix: str, *, deadline_s: float) -> tuple[StoredObject, ...]:
         """Every object below these names, by key.
@@ -179,7 +164,9 @@ class Threads:
                 self._counted, act, caller, key, *args, limiter=self._limiter, abandon_on_cancel=True
             )
         finally:
-            caller.leave()
+            if not caller.leave():
+                with anyio.CancelScope(shield=True):
+                    await to_thread.run_sync(caller.settle)
 
     async def wait(self) -> None:
         """Wait until none is left."""

@@ -27,12 +27,14 @@ _libc: Final = ctypes.CDLL(None, use_errno=True)
 def unmount_below(beneath: Beneath, path: Path) -> None:
     """Unmount whatever is mounted below a directory, the last first; nothing is as well.
 
+    No link below our root is followed: what is mounted where one leads to is not ours.
+
     Raises:
         PermissionError: it is below no root; or unmounting is not allowed.
         OSError: something stays mounted.
     """
-    beneath.split(path)
-    above = Path(os.path.realpath(path))
+    root, names = beneath.split(path)
+    above = Path(os.path.realpath(root)).joinpath(*names)
     with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
         points = [mount.path for mount in mounts_of(file.read())]
     for point in reversed(points):

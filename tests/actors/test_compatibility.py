@@ -215,6 +215,10 @@ ONE_BY_ONE: dict[str, Any] = {
         mounts(bind("/data", kind="tmpfs")),
         [("main: mount /data", "bind rbind,ro", "bind rbind,ro; tmpfs", BUNDLE)],
     ),
+    "very many mounts over another": (
+        {"containers": container(shape=attrs.evolve(SHAPE, mounts=(*SHAPE.mounts, *[bind("/x")] * 100_000)))},
+        [("main: mount /x", "absent", "; ".join(["bind"] * 100_000), BUNDLE)],
+    ),
     "mounts and options in another order": (
         shape(mounts=(bind("/data", "ro", "rbind"), SHAPE.mounts[0])),
         [],

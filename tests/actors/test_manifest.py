@@ -143,7 +143,8 @@ def test_its_members_are_those_of_format_1():
     assert list(document["containers"][0]["shape"]) == ["args", "user", "mounts", "devices", "capabilities", "others"]
     assert list(document["containers"][0]["gpus"][0]) == ["ordinal", "uuid", "model", "minor", "pciBusId"]
     assert document["files"][1] == {"name": "pages.img", "size": 5, "blake3": DIGEST}
-    assert MANIFEST.restorable == ("web",)
+    assert (MANIFEST.restorable, MANIFEST.exited) == (("web",), (("init", 0),))
+    assert MANIFEST.size_bytes == 20
 
 
 @pytest.mark.anyio

@@ -48,6 +48,20 @@ async def test_one_in_a_store_is_elsewhere_also_when_its_store_is_a_directory(po
     assert (found.id, found.uri, found.stored_uri) == (ID, uri, uri)
 
 
+@pytest.mark.parametrize("store", STORES)
+async def test_its_manifest_is_read_once_and_its_chunks_are_looked_at(ports, store):
+    uri = snapshot_uri(store, "a1", ID)
+    await upload(ports.files, ports.stores, DIRECTORY, uri)
+    del ports.stores.done[:]
+    await find_named(ports.files, ports.stores, uri, step=Step.ADMISSION)
+    actor_uri = uri.rpartition("/")[0]
+    assert ports.stores.done == [("get", f"{uri}/manifest.json"), ("list", f"{actor_uri}/chunks")]
+    for chunk in [each for each in ports.stores.content if "/chunks/" in each]:
+        del ports.stores.content[chunk]
+    with pytest.raises(ProblemError, match="SnapshotCorrupt"):
+        await find_named(ports.files, ports.stores, uri, step=Step.ADMISSION)
+
+
 async def test_what_is_not_there_is_refused_at_admission_and_recalled_by_its_name(ports):
     uri = snapshot_uri("s3://bucket/x", "a1", ID)
     with pytest.raises(ProblemError) as caught:

@@ -15,24 +15,20 @@ from actors.runsc.belongings import Belongings
 from actors.runsc.driver import Runsc, Target
 from actors.runsc.flags import GlobalFlags
 from actors.runsc.reclaiming import Survivor, reclaim_sandbox, survivor_of
-from actors.runsc.record import SandboxRecord, write_record
+from actors.runsc.record import write_record
 from actors.runsc.teardown import Leftover
 from statemachine.problem import ProblemError
 from statemachine.reasons import Reason
 from tests.actors.memory_files import DIRECTORY, MemoryFiles
+from tests.actors.records import a_record
 from tests.actors.scripted_processes import ScriptedProcesses
 
 pytestmark = pytest.mark.anyio
 
 ACTIVATION = Path("/s/a1")
 SANDBOX, PAUSE, WEB, COMMAND = (ProcessIdentity(pid=pid, start_ticks=7) for pid in (10, 11, 12, 99))
-RECORD = SandboxRecord(
-    activation="a1",
-    actor="u1",
+RECORD = a_record(
     boot_id="b",
-    runtime_path=Path("/r/runsc"),
-    runtime_version="1",
-    flags=GlobalFlags(),
     container_ids={"pause": "c0", "web": "c1", "once": "c2"},
     sandbox=SANDBOX,
     gofers={"pause": PAUSE, "web": WEB},
@@ -46,10 +42,12 @@ class Held:
     """A process that was reclaimed."""
 
     identity: ProcessIdentity
+    waited_for: anyio.Event = attrs.field(factory=anyio.Event)
     ended: anyio.Event = attrs.field(factory=anyio.Event)
     is_closed: bool = False
 
     async def wait(self):
+        self.waited_for.set()
         await self.ended.wait()
         return Exit(code=None)
 
@@ -62,7 +60,11 @@ class Reclaimable(ScriptedProcesses):
     """Processes of which some cannot be owned (`refused`)."""
 
     refused: dict[Any, Exception] = attrs.field(factory=dict)
+    handles: dict[Any, Held] = attrs.field(factory=dict)
     held: list[Any] = attrs.field(factory=list)
+
+    def handle(self, identity):
+        return self.handles.setdefault(identity, Held(identity))
 
     async def reclaim(self, identity):
         await anyio.lowlevel.checkpoint()
@@ -70,7 +72,7 @@ class Reclaimable(ScriptedProcesses):
             raise self.refused[identity]
         if identity not in self.running:
             raise ProcessLookupError
-        self.held.append(Held(identity))
+        self.held.append(self.handle(identity))
         return self.held[-1]
 
     @property
@@ -140,10 +142,10 @@ async def test_a_command_of_the_life_before_may_end_by_itself():
     async with anyio.create_task_group() as group:
         group.start_soon(reclaimed, runsc, SANDBOX, PAUSE, WEB, COMMAND)
         with anyio.fail_after(10):
-            while COMMAND not in processes.open:
-                await anyio.sleep(0.001)
+            await processes.handle(COMMAND).waited_for.wait()
+        await anyio.wait_all_tasks_blocked()
         assert processes.calls == []  # nothing is asked before it is over
-        next(each for each in processes.held if each.identity == COMMAND).ended.set()
+        processes.handle(COMMAND).ended.set()
     assert processes.killed == []
 
 

@@ -25,21 +25,17 @@ from actors.runsc.belongings import Belongings, Granted
 from actors.runsc.flags import GlobalFlags
 from actors.runsc.gofers import gofer_pid, parse_gofer_pid, state_file
 from actors.runsc.ids import fresh_activation, fresh_container_ids
-from actors.runsc.record import SandboxRecord, read_record, write_record
+from actors.runsc.record import read_record, write_record
 from actors.runsc.version import Flavour, RuntimeVersion, runtime_version
 from statemachine.problem import ProblemError, Step
 from statemachine.reasons import Reason
 from tests.actors.doubles import Double
 from tests.actors.memory_files import DIRECTORY as DIRECTORY_THERE
 from tests.actors.memory_files import MemoryFiles
+from tests.actors.records import a_record
 from tests.gpu.making import gpu
 
-RECORD = SandboxRecord(
-    activation="a1",
-    actor="u1",
-    boot_id="b",
-    runtime_path=Path("/usr/bin/runsc"),
-    runtime_version="0.0~20240729.0",
+RECORD = a_record(
     flags=GlobalFlags(extra=("--nvproxy",)),
     container_ids={"pause": "c0", "web": "c1"},
     sandbox=ProcessIdentity(pid=10, start_ticks=20),
@@ -49,7 +45,7 @@ BELONGINGS = Belongings(
     runtime_sha256="00",
     granted=(Granted("web", (gpu(3), gpu(1))), Granted("log", ())),
     spec=SpecFacts(identity="0" * 16, driver="550.90.07"),
-    left_out={
+    shapes={
         "once": Shape(
             args=("true",), user=ShapeUser(uid=1, gid=2), devices=(),
             mounts=(ShapeMount(destination="/x", type="bind", options=("ro",)),),

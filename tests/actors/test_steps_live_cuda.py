@@ -9,6 +9,7 @@ import attrs
 import pytest
 
 from actors.assignment import OnLiveCuda, Suspend
+from actors.bundle.given import CONFIG_BYTES_MAX
 from actors.ports import OpenFile
 from actors.runsc.checkpoint_flags import CUDA_FLAGS
 from actors.steps import live_cuda
@@ -250,6 +251,14 @@ async def test_without_a_context_nothing_is_needed_and_what_is_there_is_used_for
     put_program(stage, "main")
     await saved(stage)
     assert ("checkpoint" if missing == "all" else f"checkpoint by {IN_IMAGE}") in sandbox.story
+
+
+async def test_a_document_that_became_larger_than_a_given_one_may_be_is_read_all_the_same():
+    stage, sandbox, _, _ = granted(on_live_cuda=OnLiveCuda.CHECKPOINT)
+    put_program(stage, "main", env=["PATH=/usr/local/bin", "LARGE=" + "x" * CONFIG_BYTES_MAX])
+    sandbox.held = (GPU0,)
+    await saved(stage)
+    assert f"checkpoint by {IN_IMAGE}" in sandbox.story
 
 
 async def test_containers_with_a_gpu_need_the_program_at_one_path_and_others_do_not():

@@ -57,6 +57,25 @@ async def test_a_container_that_is_done_is_taken_out_before_the_freeze_and_once_
     assert sandbox.story.count("delete one") == 1
 
 
+async def test_all_containers_are_looked_at_at_once_while_the_actor_stands_still():
+    stage, sandbox, _ = shaped("one", "two", "three")
+    inspect, asked, all_asked = sandbox.inspect, [], anyio.Event()
+
+    async def inspect_beside_the_others(name):
+        asked.append(name)
+        if len(asked) == len(sandbox.containers):
+            all_asked.set()
+        with anyio.fail_after(30):
+            await all_asked.wait()
+        return await inspect(name)
+
+    sandbox.inspect = inspect_beside_the_others
+    actor = an_actor(None, None, None, names=sandbox.containers)
+    assert isinstance(await save_snapshot(stage, actor), e.SnapshotProven)
+    assert sorted(asked) == ["one", "three", "two"]
+    assert sandbox.story.index("checkpoint") > max(sandbox.story.index(f"inspect {name}") for name in asked)
+
+
 async def test_a_container_that_is_found_exited_under_the_freeze_fails_the_suspend():
     stage, sandbox, _ = shaped()
     sandbox.stopped.add("main")

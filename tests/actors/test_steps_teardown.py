@@ -1,19 +1,24 @@
 """The end of an activation, wished for or forced, and the release after a suspend."""
 
 import errno
+from typing import Any
 
 import anyio
+import attrs
 import pytest
 
+from actors.manifest import CHECKPOINT_FILES
 from actors.snapshots import find_snapshot, newest
+from actors.steps.performer import Steps
 from actors.steps.release import release_sandbox
 from actors.steps.stage import Freeze
 from actors.steps.teardown import roll_back, stop_containers
 from statemachine import commands as c
 from statemachine import events as e
+from statemachine.actor import Ending
 from statemachine.problem import Step
 from statemachine.reasons import Reason
-from tests.actors.step_stage import RELEASE, ROLL_BACK, reason_of, saved, shaped
+from tests.actors.step_stage import RELEASE, ROLL_BACK, an_actor, reason_of, saved, shaped
 from tests.fakes.performer import a_snapshot, failing
 
 pytestmark = pytest.mark.anyio
@@ -42,6 +47,24 @@ async def test_a_rollback_tells_whether_its_origin_is_still_good():
     stage.ports.files.put(stage.directory.snapshot(proven.id) / "pages.img", b"PAGE")
     assert (await roll_back(stage, ROLL_BACK, proven)).origin is e.OriginVerdict.DAMAGED
     assert (await roll_back(stage, ROLL_BACK, a_snapshot(99))).origin is e.OriginVerdict.DAMAGED
+
+
+@pytest.mark.parametrize("ending", Ending)
+async def test_the_whole_origin_is_read_only_where_its_actor_may_go_back_to_it(ending):
+    stage, _, _ = shaped()
+    proven, files = await saved(stage), stage.ports.files
+    read, digest = [], files.digest
+
+    async def counted(path):
+        read.append(path.name)
+        return await digest(path)
+
+    files.digest = counted
+    told: Any = await Steps(stage).perform(ROLL_BACK, attrs.evolve(an_actor(), origin=proven, ending=ending))
+    if ending is Ending.ORIGIN:
+        assert (told.origin, sorted(read)) == (e.OriginVerdict.GOOD, sorted(CHECKPOINT_FILES))
+    else:
+        assert (told.origin, read) == (e.OriginVerdict.NONE, [])
 
 
 async def test_a_snapshot_that_was_whole_when_the_sandbox_died_is_kept_and_told():

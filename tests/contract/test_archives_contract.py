@@ -49,6 +49,11 @@ TOP = member("work", K.DIRECTORY)
 VOLUME = volume_tar.header(TOP[0])
 
 
+def saying(records: bytes) -> bytes:
+    """A volume with a file of which this is said before it."""
+    return VOLUME + raw("x", tarfile.XHDTYPE, records) + raw("work/a") + END
+
+
 async def unpacked(place: Place, files: Files, data: bytes, *volumes: str) -> None:
     place.put_file(place.base / "it.tar", data)
     await files.unpack_archive(place.base / "it.tar", place.root / "new", volumes or ("work",))
@@ -226,8 +231,11 @@ HOSTILE: dict[str, bytes] = {
     "a size that is not there": VOLUME + raw("work/a", pax_headers={"size": str(1 << 62)}) + END,
     "an owner in the records": VOLUME + raw("work/a", pax_headers={"uid": "4294967295"}) + END,
     "a label of the host": VOLUME + raw("work/a", pax_headers={"SCHILY.xattr.security.selinux": "x"}) + END,
-    "records that are none": VOLUME + raw("x", tarfile.XHDTYPE, b"no records") + END,
-    "records that lie about their length": VOLUME + raw("x", tarfile.XHDTYPE, b"99 path=a\n") + END,
+    "records that are none": saying(b"no records"),
+    "records that are longer than all of them": saying(b"18 path=work/b\n"),
+    "records that are too short": saying(b"12 path=work/b\n"),
+    "a record without a key": saying(b"5 =b\n"),
+    "a record of nothing": saying(b"0 "),
     "records of records": VOLUME + raw("x", tarfile.XHDTYPE) + raw("x", tarfile.XHDTYPE) + END,
     "a volume's parent as a member": raw("work/..", tarfile.DIRTYPE) + END,
 }

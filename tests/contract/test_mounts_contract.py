@@ -59,6 +59,17 @@ async def test_nothing_is_unmounted_elsewhere(place: Place, files: Files):
     assert await error_of(files.unmount_below(place.base)) == (errno.EPERM, str(place.base))
 
 
+async def test_what_is_mounted_where_a_link_leads_to_stays_mounted(place: Place, files: Files):
+    mount = place.base / "elsewhere" / "mount"
+    place.put_directory(mount)
+    place.put_directory(place.root)
+    place.put_symlink(place.root / "link", place.base / "elsewhere")
+    with place.mounted(mount):
+        place.put_file(mount / "kept", b"kept")
+        await files.unmount_below(place.root / "link")
+        assert place.tree()["elsewhere/mount/kept"] == b"kept"
+
+
 async def test_nothing_is_renamed_into_another_file_system(place: Place, files: Files):
     mount = place.root / "mount"
     place.put_directory(mount)

@@ -123,5 +123,5 @@ def _members(data):
     return found
 
 
-OF_NAMES = {"containers", "gofers", "leftOut", "limits", "requests"}
+OF_NAMES = {"containers", "gofers", "limits", "requests", "shapes"}
 """Members whose own members are named by people."""

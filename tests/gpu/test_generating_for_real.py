@@ -27,6 +27,7 @@ from supervisor.settings import Settings
 from supervisor.spec_keeper import spec_keeper_of
 from tests.go_programs import nvidia_ctk
 from tests.gpu.making import inventory, inventory_of
+from tests.host.waiting import eventually
 from tests.sim.mock.nodes import make_node
 
 pytestmark = pytest.mark.anyio
@@ -141,9 +142,7 @@ async def test_a_cancelled_one_is_killed_and_leaves_nothing(ports, tmp_path, scr
     script(f"mkfifo {tmp_path}/began.new && mv {tmp_path}/began.new {tmp_path}/began\n" + hanging(tmp_path))
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(generate, ports, tmp_path)
-        with anyio.fail_after(20):
-            while not (tmp_path / "began").exists():
-                await anyio.sleep(0.01)
+        await eventually((tmp_path / "began").exists, within_s=20)
         tasks.cancel_scope.cancel()
     assert not left(tmp_path)
 
@@ -321,8 +320,8 @@ async def test_a_warm_ask_takes_a_few_milliseconds(ports, tmp_path, node, record
     async with keeping(ports, tmp_path, node) as (keeper, counting):
         gpus = seen(node)
         kept = await keeper.spec(gpus, DRIVER)
-        while time.time() - (node.directory / LIBRARIES).stat().st_mtime < 0.2:
-            await anyio.sleep(0.02)  # a directory that just changed is not taken for settled
+        # A directory that just changed is not taken for settled.
+        await eventually(lambda: time.time() - (node.directory / LIBRARIES).stat().st_mtime >= 0.2)
         assert await keeper.spec(gpus, DRIVER) is kept
         for _ in range(50):
             begin_s = anyio.current_time()

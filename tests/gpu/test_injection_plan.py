@@ -12,8 +12,8 @@ from actors.assignment import Resources, Rootfs
 from actors.bundle.capabilities import Claims
 from actors.bundle.config import Membership, container_config, pause_config
 from actors.cdi import ContainerEdits, Hook, HostNode, Mount, load
-from actors.gpu.granted_edits import GPU_NODE
-from actors.gpu.hooks import LinkRequest
+from actors.gpu.granted_edits import GPU_NODE, granted_edits
+from actors.gpu.hooks import plan_hooks
 from actors.gpu.injection_plan import MARKER, OwnFiles, gpus_brought, plan_injection, with_gpus
 from actors.strict_json import canonical
 from statemachine.reasons import Reason
@@ -207,9 +207,8 @@ def test_a_destination_stands_once_and_ours_are_not_for_a_spec_to_take():
 
 
 def test_hooks_are_done_by_greenroom_and_not_written():
-    made = plan(2)
-    assert made.hooks.links == (LinkRequest("libcuda.so.1", "/usr/lib64/libcuda.so"),)
-    assert "hooks" not in with_gpus(document(), made)
+    assert granted_edits(spec(2, 3, 5, 7), [gpu(2)]).hooks
+    assert "hooks" not in with_gpus(document(), plan(2))
 
 
 def test_hooks_that_are_written_are_the_known_ones_with_the_trusted_program_and_no_environment():
@@ -221,7 +220,7 @@ def test_hooks_that_are_written_are_the_known_ones_with_the_trusted_program_and_
     assert with_gpus(document(), made)["hooks"] == {
         "createContainer": [{"path": "/toolkit/nvidia-cdi-hook", "args": list(LINKS.args)}]
     }
-    assert [each.name for each in made.hooks.skipped] == ["new", "create-symlinks"]
+    assert [each.name for each in plan_hooks(common.hooks).skipped] == ["new", "create-symlinks"]
 
 
 # ----------------------------------------------------------------------------------------------------- twice, and anew
@@ -377,4 +376,5 @@ def test_every_toolkits_spec_gives_one_gpu_and_nothing_of_the_other(path):
     assert all(node["type"] == "c" and "fileMode" in node for node in document_["linux"]["devices"])
     assert "hooks" not in document_
     assert env_of(document_).count("NVIDIA_VISIBLE_DEVICES=void") == 1
-    assert {each.name for each in made.hooks.skipped} >= {"update-ldcache"}
+    skipped = plan_hooks(granted_edits(given_spec, [gpu(1)]).hooks).skipped
+    assert {each.name for each in skipped} >= {"update-ldcache"}

@@ -6,6 +6,7 @@ import os
 import shutil
 import stat
 import subprocess
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -220,3 +221,30 @@ def test_any_bytes_are_read_to_an_end(data):
     with pytest.raises(OSError, match="damaged"):
         for _ in reader.members():
             pass
+
+
+class Large(bytes):
+    """Bytes of which only a little at a time is ever copied."""
+
+    def __getitem__(self, which):
+        part = super().__getitem__(which)
+        assert not isinstance(part, bytes) or len(part) <= 1 << 10
+        return part
+
+    def partition(self, _separator):
+        pytest.fail("all of it would be copied")
+
+
+class InLargeReads(io.BytesIO):
+    def read(self, size=-1):
+        data = super().read(size)
+        return Large(data) if len(data) > volume_tar.BLOCK_BYTES else data
+
+
+def test_a_record_that_is_read_takes_no_copy_of_all_that_follow():
+    records = b"6 a=b\n" * 100_000
+    info = tarfile.TarInfo("x")
+    info.type, info.size = tarfile.XHDTYPE, len(records)
+    top = volume_tar.header(Member(name=VOLUMES, kind=MemberKind.DIRECTORY, mode=0o777))
+    data = info.tobuf(tarfile.PAX_FORMAT) + records + volume_tar.padding(len(records)) + top + END
+    assert [member.name for member in ArchiveReader(InLargeReads(data), VOLUMES).members()] == [VOLUMES]

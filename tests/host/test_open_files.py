@@ -16,7 +16,7 @@ from tests.host.waiting import eventually
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from actors.ports import Ports
+    from actors.ports import OpenFile, Ports
 
 pytestmark = pytest.mark.anyio
 
@@ -36,35 +36,30 @@ async def test_what_a_process_has_open_is_told_each_file_once(ports: Ports, tmp_
     assert await ports.processes.open_files(child.identity) == ()
 
 
-async def test_the_memory_that_a_memfd_takes_is_what_is_stored_of_it_and_not_its_length(ports: Ports, tmp_path: Path):
-    program = (
-        "import os, pathlib, time; fd = os.memfd_create('some-memory'); os.truncate(fd, 1 << 30);"
-        f"os.pwrite(fd, b'x' * (1 << 20), 0); pathlib.Path({str(tmp_path / 'ready')!r}).touch(); time.sleep(1000)"
-    )
-    child = await ports.processes.spawn(
-        [sys.executable, "-c", program], env=ENV, stdout=Output.DISCARD, stderr=Output.DISCARD
-    )
-    await eventually((tmp_path / "ready").exists)
-    held = {each.path: each.stored_bytes for each in await ports.processes.open_files(child.identity)}
-    assert held["/memfd:some-memory (deleted)"] == 1 << 20
+async def held_by(ports: Ports, program: str, ready: Path) -> tuple[OpenFile, ...]:
+    """What a process of Python's has open that has done this."""
+    program = f"import os, pathlib, time; {program}; pathlib.Path({str(ready)!r}).touch(); time.sleep(1000)"
+    argv = [sys.executable, "-c", program]
+    child = await ports.processes.spawn(argv, env=ENV, stdout=Output.DISCARD, stderr=Output.DISCARD)
+    await eventually(ready.exists)
+    held = await ports.processes.open_files(child.identity)
     child.signal(signal.SIGKILL)
     await child.wait()
+    return held
+
+
+async def test_the_memory_that_a_memfd_takes_is_what_is_stored_of_it_and_not_its_length(ports: Ports, tmp_path: Path):
+    program = "fd = os.memfd_create('some-memory'); os.truncate(fd, 1 << 30); os.pwrite(fd, b'x' * (1 << 20), 0)"
+    held = {each.path: each.stored_bytes for each in await held_by(ports, program, tmp_path / "ready")}
+    assert held["/memfd:some-memory (deleted)"] == 1 << 20
 
 
 async def test_a_device_that_a_process_can_only_name_is_not_open(ports: Ports, tmp_path: Path):
-    program = (
-        "import os, pathlib, time; os.open('/dev/zero', os.O_PATH); os.open('/dev/full', os.O_RDONLY);"
-        f"pathlib.Path({str(tmp_path / 'ready')!r}).touch(); time.sleep(1000)"
-    )
-    child = await ports.processes.spawn(
-        [sys.executable, "-c", program], env=ENV, stdout=Output.DISCARD, stderr=Output.DISCARD
-    )
-    await eventually((tmp_path / "ready").exists)
-    devices = {each.path for each in await ports.processes.open_files(child.identity) if each.device is not None}
+    program = "os.open('/dev/zero', os.O_PATH); os.open('/dev/full', os.O_RDONLY)"
+    held = await held_by(ports, program, tmp_path / "ready")
+    devices = {each.path for each in held if each.device is not None}
     assert "/dev/full" in devices
     assert "/dev/zero" not in devices
-    child.signal(signal.SIGKILL)
-    await child.wait()
 
 
 async def test_another_process_with_the_same_pid_is_not_looked_at(ports: Ports):

@@ -38,6 +38,13 @@ def kill(worker):
     assert worker.end(signal.SIGKILL) == -signal.SIGKILL
 
 
+def leave_running(worker, *containers):
+    """An actor whose worker was killed while it ran."""
+    worker.begin()
+    worker.start(assignment(UID, *containers))
+    kill(worker)
+
+
 def rest(worker, uid=UID):
     """The actor's status once it rests."""
     return wait_until(lambda: (status := worker.ask("status", uid=uid))["state"] in REST and status)
@@ -112,10 +119,8 @@ def test_an_actor_that_was_restored_goes_on_and_what_is_not_in_its_sandbox_is_re
 
 
 def test_a_container_that_exits_while_there_is_no_worker_is_told_with_its_code(worker, rootfs):
-    worker.begin()
     command = "while ! [ -e /go ]; do sleep 0.02; done; exit 3"
-    worker.start(assignment(UID, counting("c1", rootfs), running("c2", rootfs, "sh", "-c", command)))
-    kill(worker)
+    leave_running(worker, counting("c1", rootfs), running("c2", rootfs, "sh", "-c", command))
     (root,) = {seen.root for seen in seen_below(worker.state.root)}
     inside = record(worker)["containers"]["c2"]
     runsc = (worker.directory / "slow" / "runsc", f"--root={root}")
@@ -130,9 +135,7 @@ def test_a_container_that_exits_while_there_is_no_worker_is_told_with_its_code(w
 
 @LONG
 def test_a_sandbox_that_dies_while_there_is_no_worker_is_told(worker, rootfs):
-    worker.begin()
-    worker.start(assignment(UID, counting("c1", rootfs)))
-    kill(worker)
+    leave_running(worker, counting("c1", rootfs))
     os.kill(record(worker)["sandbox"]["pid"], signal.SIGKILL)
     worker.begin()
     status = rest(worker)
@@ -143,9 +146,7 @@ def test_a_sandbox_that_dies_while_there_is_no_worker_is_told(worker, rootfs):
 
 @LONG
 def test_a_sandbox_that_another_runsc_made_is_ended_and_that_is_told(worker, rootfs):
-    worker.begin()
-    worker.start(assignment(UID, counting("c1", rootfs)))
-    kill(worker)
+    leave_running(worker, counting("c1", rootfs))
     script = worker.directory / "slow" / "runsc"
     script.write_text(script.read_text() + "# another one\n")
     worker.begin()
@@ -159,9 +160,7 @@ def test_a_sandbox_that_another_runsc_made_is_ended_and_that_is_told(worker, roo
 @LONG
 def test_a_sandbox_of_another_boot_is_not_believed(worker, rootfs):
     """No record of another boot is looked at: the pids in it may be anybody's."""
-    worker.begin()
-    worker.start(assignment(UID, counting("c1", rootfs)))
-    kill(worker)
+    leave_running(worker, counting("c1", rootfs))
     (path,) = worker.state.sandboxes.glob("*/sandbox.json")
     path.write_text(json.dumps({**json.loads(path.read_bytes()), "bootId": "another"}))
     worker.begin()
@@ -278,9 +277,7 @@ def test_a_refused_suspend_that_is_being_thawed_is_thawed_by_the_next_worker(wor
 
 @LONG
 def test_a_regular_end_leaves_no_sandbox_also_of_those_that_were_taken_over(worker, rootfs):
-    worker.begin()
-    worker.start(assignment(UID, counting("c1", rootfs)))
-    kill(worker)
+    leave_running(worker, counting("c1", rootfs))
     worker.begin()
     assert worker.end() == 0
     assert worker.left() == []

@@ -14,7 +14,7 @@ import pytest
 from actors.ports import Ports
 from tests.real.gates import Gates
 from tests.real.scenery import assignment, counting, running
-from tests.real.stage import open_worker
+from tests.real.stage import eventually, open_worker
 
 pytestmark = [pytest.mark.anyio, pytest.mark.runsc, pytest.mark.bench]
 
@@ -87,9 +87,7 @@ async def test_our_own_share_of_suspending_a_gibibyte_is_small_and_so_is_its_mem
     async with open_worker(tmp_path, gates=clocked) as worker:
         filled = running("filled", rootfs, "sh", "-c", FILLS)
         await worker.start(assignment("a1", counting("c1", rootfs), filled, terminationGracePeriodSeconds=0))
-        with anyio.fail_after(120):
-            while not worker.lines("a1", "filled"):
-                await anyio.sleep(0.1)
+        await eventually(lambda: worker.lines("a1", "filled"), within_s=120)
         await worker.suspend("a1")  # the first one starts threads
         await worker.resume("a1")
         for _ in range(TRIES):

@@ -50,9 +50,11 @@ def write_record(here, **changes):
     scenery.put_file(here.world.disk, path, json.dumps({**document, **changes}).encode())
 
 
-async def killed_while_running(here, document=None):
-    await here.submit(document or counter())
-    await here.wait(State.RUNNING)
+async def killed_while_running(here, *documents):
+    for document in documents or (counter(),):
+        await here.submit(document)
+    for document in documents or (counter(),):
+        await here.wait(State.RUNNING, document["metadata"]["uid"])
     await trio.sleep(0.5)
     here.kill()
 

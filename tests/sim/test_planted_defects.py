@@ -4,10 +4,13 @@ Each is one function that is exchanged for one that does a little less, as a sli
 """
 
 import contextlib
+from typing import Any
 
+import attrs
 import pytest
 
 from actors.generations import Verdict, judge
+from actors.gpu import partition
 from actors.manifest import CHECKPOINT_FILES, SnapshotFile
 from actors.ports import Exit
 from actors.runsc.driver import Runsc
@@ -15,12 +18,16 @@ from actors.runsc.sandbox import Sandbox
 from actors.snapshots import prune
 from actors.steps import performer, release, suspend, teardown, thaw
 from actors.steps.stage import Freeze
-from sim.lives import LIVES
+from sim.documents import actor
+from sim.lives import LIVES, ActorLife, claiming
 from sim.sweep import look_on
-from sim.walker import How, every, named, walk
+from sim.walker import How, Share, every, named, walk
+from sim.world.gpus import Driver, some_gpus
 from sim.world.processes import SimChild
+from sim.world.world import Machine
 from statemachine.problem import ProblemError
-from supervisor import admitting
+from statemachine.states import State
+from supervisor import admitting, gpu_desk
 
 KILLED = (How.BEFORE, How.AFTER)
 
@@ -73,7 +80,7 @@ def let_a_stale_generation_win(monkeypatch):
     monkeypatch.setattr(admitting, "judge", generous)
 
 
-DEFECTS = {
+DEFECTS: dict[str, tuple[Any, str, Share, tuple[How, ...], str]] = {
     "the thaw is skipped": (skip_the_thaw, "refused-suspend", every(20), KILLED, "FrozenIsNotRunning"),
     "the manifest is written first": (
         write_the_manifest_first,
@@ -187,3 +194,42 @@ def test_a_planted_defect_is_found_without_any_crash_and_nothing_without_it(monk
     assert look_on(LIVES[life]) == ()
     plant(monkeypatch)
     assert invariant in {each.name for each in look_on(LIVES[life])}
+
+
+# ---- case 042
+
+
+def leak_one_gpu(monkeypatch):
+    """Of all that an actor gives back, one stays booked in its name."""
+
+    def all_but_one(pool, uid):
+        ticket, rest = pool.ticket(uid), partition.release(pool, uid)
+        if ticket is None or not ticket.grants:
+            return rest
+        kept = attrs.evolve(ticket, claims=ticket.claims[-1:], grants=ticket.grants[-1:])
+        return partition.Pool((*rest.tickets, kept))
+
+    monkeypatch.setattr(gpu_desk, "release", all_but_one)
+
+
+async def fail_to_start(here):
+    await here.submit(UNSTARTABLE)
+    await here.until(State.FAILED)
+
+
+UNSTARTABLE = actor("a1", claiming("trainer", 1), {**claiming("eval", 1), "command": ["/bin/no-such-thing"]})
+FAILING_WITH_GPUS = ActorLife(
+    name="failed-start-with-gpus",
+    play=fail_to_start,
+    document=UNSTARTABLE,
+    machine=Machine(gpus=some_gpus(2, minors=(5, 2)), driver=Driver(version="550.90.07")),
+    can_run=False,
+)
+
+
+def test_case_042_a_gpu_that_leaks_from_a_failed_start_is_found_with_its_actor_and_nothing_without(monkeypatch):
+    assert look_on(FAILING_WITH_GPUS) == ()
+    leak_one_gpu(monkeypatch)
+    (found,) = look_on(FAILING_WITH_GPUS)
+    assert (found.name, found.subject) == ("GpusHaveOneHolder", "a1")
+    assert "is Failed, and its status says that eval holds" in found.message

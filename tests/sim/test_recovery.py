@@ -220,11 +220,7 @@ def test_who_asks_for_the_end_while_much_is_recovered_gets_all_of_it_suspended()
 def test_a_fault_while_one_is_taken_over_costs_no_other_one_anything(method):
     @scene()
     async def _(here):
-        await here.submit(counter())
-        await here.submit(counter("a2"))
-        for uid in ("a1", "a2"):
-            await here.wait(State.RUNNING, uid)
-        here.kill()
+        await killed_while_running(here, counter(), counter("a2"))
         port = "files" if method == "read" else "processes"
         argument = {"read": "/bundles/main/config.json", "run": " list "}.get(method)
         planted = here.plant(

@@ -73,6 +73,17 @@ def test_a_record_of_a_newer_version_is_set_aside():
         assert len(kept) == 1
 
 
+def test_a_record_that_cannot_be_read_goes_with_its_sandbox():
+    @scene()
+    async def _(here):
+        await killed_while_running(here)
+        _, path = activation_of(here)
+        scenery.put_file(here.world.disk, path, b"{")
+        await here.start()
+        assert "its sandbox is gone" in await lost(here)
+        assert not [name for name in here.world.files_below(here.world.state.root) if RECORD_NAME in name]
+
+
 def test_a_sandbox_that_does_not_answer_is_ended_and_that_is_told():
     @scene()
     async def _(here):
@@ -108,11 +119,7 @@ def test_a_sandbox_whose_actor_is_not_known_any_more_is_ended():
 def test_two_sandboxes_of_one_actor_are_both_ended():
     @scene()
     async def _(here):
-        await here.submit(counter())
-        await here.submit(counter("a2"))
-        for uid in ("a1", "a2"):
-            await here.wait(State.RUNNING, uid)
-        here.kill()
+        await killed_while_running(here, counter(), counter("a2"))
         for name in here.world.files_below(here.world.state.sandboxes):
             if name.endswith(f"/{RECORD_NAME}"):
                 path = here.world.state.sandboxes / name

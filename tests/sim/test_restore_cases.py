@@ -139,7 +139,8 @@ def test_new_arguments_on_a_kept_snapshot_do_not_silently_run_the_old_ones(flavo
 
 
 @FLAVOURS
-def test_whoever_insists_gets_the_old_ones_and_journal_and_status_say_so(flavour):
+@pytest.mark.parametrize("is_taken_over", [False, True])
+def test_whoever_insists_gets_the_old_ones_and_journal_and_status_say_so(flavour, is_taken_over):
     async def scenario(here):
         await suspended(here)
         await here.stop()
@@ -159,7 +160,9 @@ def test_whoever_insists_gets_the_old_ones_and_journal_and_status_say_so(flavour
         assert [line["event"]["onDifference"] for line in lines if line.get("event", {}).get("type") == "Activate"][
             -1:
         ] == ["Force"]
-        # What runs is still what was saved: without the word it is refused again.
+        # What runs is still what was saved, for a later life of the worker too: without the word it is refused again.
+        if is_taken_over:
+            await here.restart()
         await here.suspend()
         error = (await refused(here))["error"]
         assert (error["reason"], error["subject"]) == ("BundleChanged", "main: argument 2")

@@ -4,23 +4,20 @@ import attrs
 import pytest
 
 from sim import promises
+from sim import spots as spots_module
 from sim.faults import Cut, Halfway, Hang, Lie
 from sim.invariants.violation import Violation
 from sim.lies import LIES
 from sim.lives import LIVES
 from sim.spots import Kind, spots_of
 from sim.sweep import disturb, sweep
-from sim.walker import How, points_of, walk
+from sim.walker import How, every, points_of, walk
 from sim.world.calls import CHANGING
 from statemachine.reasons import Reason
 from statemachine.states import State
 
 EVERY = 31
 """Every which fault comes in the usual run of the tests; together some 45 of 1,480."""
-
-
-def every(nth, *, first=0):
-    return lambda spots: spots[first::nth]
 
 
 @pytest.fixture(scope="module")
@@ -48,21 +45,36 @@ def test_every_fault_of_every_call_ends_as_promised(first):
     assert not report.violations, str(report)
 
 
-def of_the_upload(nth, *, first=0):
+def is_of_the_upload(spot):
     """Until it is suspended, everything is as without a store."""
-    return lambda spots: [spot for spot in spots if spot.op == "upload" or spot.port == "stores"][first::nth]
+    return spot.op == "upload" or spot.port == "stores"
 
 
-def test_a_fault_anywhere_in_an_upload_costs_nothing_but_time():
-    report = sweep("stored", share=of_the_upload(37, first=5))
+def is_of_the_volumes(spot):
+    """What is asked only because there is a volume, or a hook."""
+    return "olumes" in f"{spot.method} {spot.argument}" or " exec " in spot.argument
+
+
+OTHERS = {"stored": is_of_the_upload, "durable": is_of_the_volumes}
+"""Of the other actors, what the life of the first has not: some 180 and 265 faults."""
+
+
+def of_its_own(name, nth, *, first=0):
+    return lambda spots: every(nth, first=first)([spot for spot in spots if OTHERS[name](spot)])
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_a_fault_anywhere_in_what_an_upload_or_volumes_and_hooks_ask_for_ends_as_promised(name):
+    report = sweep(name, share=of_its_own(name, 37, first=5))
     assert len(report.swept) >= 5
     assert not report.violations, str(report)
 
 
 @pytest.mark.campaign
-@pytest.mark.parametrize("first", range(2))
-def test_every_fault_in_an_upload_costs_nothing_but_time(first):
-    report = sweep("stored", share=of_the_upload(2, first=first))
+@pytest.mark.parametrize("first", range(4))
+@pytest.mark.parametrize("name", OTHERS)
+def test_every_fault_in_what_an_upload_or_volumes_and_hooks_ask_for_ends_as_promised(name, first):
+    report = sweep(name, share=of_its_own(name, 4, first=first))
     assert not report.violations, str(report)
 
 
@@ -122,7 +134,7 @@ def test_a_spot_knows_where_the_actor_was_and_what_was_asked_for(spots):
 # ---- reports
 
 
-def test_a_fault_that_does_not_come_is_a_violation(spots):
+def test_case_042_a_fault_that_does_not_come_is_a_violation(spots):
     absent = attrs.evolve(next(each for each in spots if each.method == "replace"), what=Halfway(at="no such part"))
     assert "FaultFired" in {each.name for each in disturb(absent).violations}
 
@@ -135,6 +147,15 @@ def test_a_reason_that_is_not_right_is_a_violation_with_a_line_that_repeats_it(s
     assert {each.name for each in swept.violations} == {"Promised"}
     assert "the reason is StepDeadlineExceeded" in str(swept.violations[0])
     assert swept.repro == f"python -m sim.cli.sweep local --seed 0 --call {spot.number} --fault 'hang'"
+
+
+def test_an_upload_that_does_not_come_is_a_violation(monkeypatch):
+    sending = [spot for spot in spots_of("stored") if spot.method == "put_part_of" and spot.kind is Kind.SLOW]
+    assert disturb(sending[0], "stored").violations == ()
+    monkeypatch.setattr(spots_module, "UPLOADED_S", 1.0)
+    (found,) = disturb(sending[0], "stored").violations
+    assert found.name == "Promised"
+    assert "upload did not come, the actor is Suspended, and the reason is WaitTimeout" in found.message
 
 
 def test_every_excuse_is_about_a_fault_that_there_is(spots):

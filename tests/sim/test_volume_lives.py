@@ -10,7 +10,7 @@ import trio
 from actors.layout import StateDir
 from sim.documents import IDLE, actor, container
 from sim.engine import run
-from sim.faults import Fail, Fault, When
+from sim.faults import Fail, Fault, Hang, Slow, When
 from sim.world import scenery
 from statemachine.problem import ProblemError
 from statemachine.reasons import Reason
@@ -56,6 +56,22 @@ def manifest(here):
     return newest
 
 
+async def suspended(here):
+    """An actor that was suspended with something in its volume."""
+    await here.submit(counting())
+    await here.wait(State.RUNNING)
+    write(here, b"saved")
+    await here.suspend()
+
+
+async def resumed_and_failed(here):
+    """It wrote something else, and died of itself."""
+    await here.resume()
+    write(here, b"newer")
+    here.world.kill_sandbox("a1")
+    await here.until(State.FAILED)
+
+
 async def asked_in_vain(here):
     """Ask for a resume of which nobody will hear."""
     with suppress(ProblemError):
@@ -70,10 +86,7 @@ def played(scenario, **options):
 
 def test_a_full_snapshot_has_the_volumes_of_its_moment():
     async def life(here):
-        await here.submit(counting())
-        await here.wait(State.RUNNING)
-        write(here, b"saved")
-        await here.suspend()
+        await suspended(here)
         said = manifest(here)
         assert (said["scope"], said["volumes"]) == ("Full", ["work"])
         assert "volumes.tar" in {file["name"] for file in said["files"]}
@@ -81,10 +94,44 @@ def test_a_full_snapshot_has_the_volumes_of_its_moment():
         counted = len(here.output())
         await here.resume()
         assert read(here) == b"saved"
-        assert leftovers(here) == []
         await trio.sleep(1)
+        assert leftovers(here) == []
         assert len(here.output()) > counted
         assert here.output() == [str(number) for number in range(len(here.output()))]
+
+    played(life)
+
+
+def test_nobody_waits_for_the_removal_of_what_a_start_has_replaced():
+    fault = Fault(id="it", when=When(method="remove_tree", argument="volumes-removed", nth=3), what=Slow(600.0))
+
+    async def life(here):
+        await suspended(here)
+        planted = here.plant(fault)
+        await here.resume()
+        assert read(here) == b"saved"
+        assert leftovers(here) == [".volumes-removed"]
+        await here.suspend()
+        await here.resume()
+        await trio.sleep(1200)
+        assert leftovers(here) == []
+        assert len(planted.fired) == 1
+
+    played(life)
+
+
+def test_a_death_is_told_while_what_a_start_has_replaced_is_still_being_removed():
+    fault = Fault(id="it", when=When(method="remove_tree", argument="volumes-removed", nth=3), what=Hang(for_s=600.0))
+
+    async def life(here):
+        await suspended(here)
+        here.plant(fault)
+        await here.resume()
+        assert leftovers(here) == [".volumes-removed"]
+        here.world.kill_sandbox("a1")
+        with trio.fail_after(60):
+            await here.until(State.FAILED)
+        await trio.sleep(1200)
 
     played(life)
 
@@ -110,14 +157,8 @@ def test_data_alone_is_saved_and_the_containers_start_anew():
 
 def test_a_life_that_fails_leaves_its_volumes_and_a_resume_goes_back_to_the_snapshot():
     async def life(here):
-        await here.submit(counting())
-        await here.wait(State.RUNNING)
-        write(here, b"saved")
-        await here.suspend()
-        await here.resume()
-        write(here, b"newer")
-        here.world.kill_sandbox("a1")
-        await here.until(State.FAILED)
+        await suspended(here)
+        await resumed_and_failed(here)
         assert read(here) == b"newer"
         await here.resume()
         assert read(here) == b"saved"
@@ -127,14 +168,8 @@ def test_a_life_that_fails_leaves_its_volumes_and_a_resume_goes_back_to_the_snap
 
 def test_a_resume_that_fails_leaves_the_volumes_as_they_were():
     async def life(here):
-        await here.submit(counting())
-        await here.wait(State.RUNNING)
-        write(here, b"saved")
-        await here.suspend()
-        await here.resume()
-        write(here, b"newer")
-        here.world.kill_sandbox("a1")
-        await here.until(State.FAILED)
+        await suspended(here)
+        await resumed_and_failed(here)
         fault = Fault(id="it", when=When(method="run", argument=" restore "), what=Fail("ENOENT"))
         here.plant(fault)
         with pytest.raises(ProblemError):
@@ -163,10 +198,7 @@ def test_a_cold_start_keeps_the_volumes():
 
 def test_a_worker_that_is_killed_while_volumes_are_put_back_leaves_a_whole_state():
     async def life(here):
-        await here.submit(counting())
-        await here.wait(State.RUNNING)
-        write(here, b"saved")
-        await here.suspend()
+        await suspended(here)
         write(here, b"newer")
         here.world.beside(asked_in_vain, here)
         with trio.fail_after(60):

@@ -83,6 +83,7 @@ async def start(files):
     """All of a start from a snapshot that succeeds."""
     await put_back(files)
     await volumes.confirm(files, ACTOR)
+    await volumes.discard(files, ACTOR)
 
 
 async def settle(files):

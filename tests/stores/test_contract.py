@@ -18,7 +18,7 @@ KEY = "a1/chunks/c1"
 async def test_what_was_put_is_got(stand):
     await stand.put(KEY, b"one")
     assert await stand.get(KEY) == b"one"
-    assert await stand.store.size_of(KEY, deadline_s=SOON_S) == 3
+    assert await stand.store.list("", deadline_s=SOON_S) == (StoredObject(key=KEY, size_bytes=3),)
 
 
 async def test_an_object_is_replaced_as_a_whole(stand):
@@ -30,12 +30,11 @@ async def test_an_object_is_replaced_as_a_whole(stand):
 async def test_an_object_may_be_empty(stand):
     await stand.put(KEY, b"")
     assert await stand.get(KEY) == b""
-    assert await stand.store.size_of(KEY, deadline_s=SOON_S) == 0
+    assert await stand.store.list("", deadline_s=SOON_S) == (StoredObject(key=KEY, size_bytes=0),)
 
 
 async def test_nothing_is_in_a_store_that_nobody_wrote_to(stand):
     assert await stand.keys() == []
-    assert await stand.store.size_of(KEY, deadline_s=SOON_S) is None
     with pytest.raises(FileNotFoundError):
         await stand.get(KEY)
     await stand.remove(KEY)
@@ -82,17 +81,21 @@ async def test_what_is_no_key_is_refused_before_anything_is_done(stand, key):
 async def test_a_part_of_a_file_is_put(stand, part):
     offset, size = part
     await stand.files.replace(stand.root / "file", b"0123456789")
-    await stand.store.put_part_of(KEY, stand.root / "file", offset_bytes=offset, size_bytes=size, deadline_s=SOON_S)
+    sent = await stand.store.put_part_of(
+        KEY, stand.root / "file", offset_bytes=offset, size_bytes=size, deadline_s=SOON_S
+    )
     assert await stand.get(KEY) == b"0123456789"[offset : offset + size]
+    assert sent == blake3(b"0123456789"[offset : offset + size]).hexdigest()
 
 
 async def test_a_part_larger_than_what_is_sent_at_once_is_put_whole(stand):
     data = bytes(range(251)) * 50_000
     await stand.files.replace(stand.root / "file", data)
-    await stand.store.put_part_of(
+    sent = await stand.store.put_part_of(
         KEY, stand.root / "file", offset_bytes=100, size_bytes=len(data) - 200, deadline_s=SOON_S
     )
     assert await stand.get(KEY) == data[100:-100]
+    assert sent == blake3(data[100:-100]).hexdigest()
 
 
 @pytest.mark.parametrize("size", [11, 6 << 20])

@@ -16,10 +16,9 @@ import pytest
 
 from actors.ports import StoreError
 from actors.stores.uris import read_uri
-from supervisor.host.beneath import Beneath
 from supervisor.host.local_parts import Caller, GivenUpError
-from supervisor.host.obstores import make_store, said_by
-from supervisor.host.stores import HostStores, Threads
+from supervisor.host.obstores import ObjectStores, make_store, said_by
+from supervisor.host.stores import Threads
 from tests.needs import ROOT
 from tests.stores.stands import SOON_S, real
 
@@ -116,7 +115,10 @@ async def test_memory_is_one_store_with_many_places(anyio_backend, tmp_path):
     [
         ("plain", {}, "plain"),
         ("two\n  lines\n\nDebug source:\nSecret { }", {}, "two lines"),
-        ("at https://a.blob/c/k?sv=1&sig=abcd in 1ms", {}, "at https://a.blob/c/k in 1ms"),
+        ("at https://a.blob/c/k?sv=1&sig=abcd in 1ms", {}, "at https://a.blob/c/k"),
+        ("PUT http://a/k in 476.649076ms - refused", {}, "PUT http://a/k - refused"),
+        ("GET k in 10.2s, after 2 retries, max_retries: 3, retry_timeout: 10s: 503", {}, "GET k: 503"),
+        ("written in 2 parts", {}, "written in 2 parts"),
         ("with hunter22 in it", {"AWS_SECRET_ACCESS_KEY": "hunter22"}, "with *** in it"),
         ("with sas-sas in it", {"AZURE_STORAGE_SAS_TOKEN": "sas-sas"}, "with *** in it"),
         ("on 1 and on", {"AWS_USE_TOKEN": "on"}, "on 1 and on"),
@@ -125,6 +127,7 @@ async def test_memory_is_one_store_with_many_places(anyio_backend, tmp_path):
             {},
             "403: C: M",
         ),
+        ("404: <Error><Code>C</Code><Message>M\nRequestId:1\nTime:2</Message></Error>", {}, "404: C: M"),
         ("", {}, "ValueError"),
         ("x" * 5000, {}, "x" * 400),
     ],
@@ -167,10 +170,44 @@ def test_nothing_is_done_for_who_has_left():
     caller = Caller()
     done: list[int] = []
     caller.do(done.append, 1)
-    caller.leave()
+    caller.require()
+    assert caller.leave()
     with pytest.raises(GivenUpError):
         caller.do(done.append, 2)
+    with pytest.raises(GivenUpError):
+        caller.require()
     assert done == [1]
+
+
+@pytest.mark.anyio
+async def test_who_leaves_in_the_middle_of_a_write_waits_for_it_and_keeps_nobody_else_waiting(anyio_backend):
+    threads, writing, disk, written = Threads(), threading.Event(), threading.Event(), []
+
+    def writes():
+        writing.set()
+        disk.wait()
+        written.append("one")
+
+    def fetches(caller, _key):
+        caller.do(writes)
+        caller.do(written.append, "two")
+
+    async def leave():
+        with anyio.CancelScope() as scope:
+            scopes.append(scope)
+            await threads.run(fetches, "k")
+        assert written == ["one"]
+
+    scopes: list[anyio.CancelScope] = []
+    async with anyio.create_task_group() as group:
+        group.start_soon(leave)
+        await anyio.to_thread.run_sync(writing.wait)
+        scopes[0].cancel()
+        await anyio.wait_all_tasks_blocked()  # who leaves waits; whoever else there is goes on
+        assert written == []
+        disk.set()
+    await threads.wait()
+    assert written == ["one"]
 
 
 @pytest.mark.anyio
@@ -189,14 +226,24 @@ async def test_closing_waits_for_a_thread_that_was_left_behind(anyio_backend):
     assert ended.is_set()
 
 
-@pytest.mark.anyio
-async def test_stores_that_were_opened_once_keep_their_connections_and_few_are_kept(anyio_backend, tmp_path):
-    stores = HostStores(Beneath([tmp_path]), {})
-    first = stores.open("s3://bucket/a")
-    assert stores.open("s3://bucket/a/") is first
+def test_all_of_a_bucket_is_reached_over_the_same_connections_and_those_of_few_buckets_are_kept():
+    stores = ObjectStores({})
+    first = stores.find(read_uri("s3://bucket/a"))
+    assert all(stores.find(read_uri(f"s3://bucket/{n}/a")) is first for n in range(20))
+    assert stores.find(read_uri("gs://bucket/a")) is not first
     for n in range(20):
-        stores.open(f"s3://bucket/{n}")
-    assert stores.open("s3://bucket/a") is not first
+        stores.find(read_uri(f"s3://bucket-{n}"))
+    assert stores.find(read_uri("s3://bucket/a")) is not first
+
+
+def test_a_directory_is_a_store_of_its_own_and_memory_is_never_let_go():
+    stores = ObjectStores({})
+    first, memory = stores.find(read_uri("file:///tmp")), stores.find(read_uri("memory://a"))
+    assert stores.find(read_uri("file:///tmp")) is first
+    assert stores.find(read_uri("file:///")) is not first
+    stores.let_go()
+    assert stores.find(read_uri("file:///tmp")) is not first
+    assert stores.find(read_uri("memory://b/c")) is memory
 
 
 # ---- memory

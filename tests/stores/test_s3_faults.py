@@ -62,6 +62,16 @@ async def test_an_upload_to_a_store_that_is_down_says_what_the_store_said(on_s3,
     assert s3.fired[0] >= 1
 
 
+@pytest.mark.parametrize("what", ["403", "500", "drop"])
+async def test_what_fails_in_the_same_way_says_the_same_however_long_it_took(on_s3, s3, what):
+    directory = await on_s3.snapshot({})
+    s3.plan(what, path="manifest.json")
+    first = await problem_of(sent(on_s3, directory))
+    assert first == await problem_of(sent(on_s3, directory))
+    assert on_s3.uri_of(directory) in first.message
+    assert s3.fired[0] >= 2
+
+
 async def test_no_secret_and_no_signature_is_ever_told(on_s3, s3):
     directory = await on_s3.snapshot(CONTENT)
     s3.plan("403", method="GET")

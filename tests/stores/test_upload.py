@@ -11,6 +11,7 @@ from actors.manifest import read_manifest
 from actors.ports import FilePart
 from actors.proof import verify
 from actors.stores import (
+    Cut,
     download,
     find_stored,
     list_stored,
@@ -103,6 +104,57 @@ async def test_a_snapshot_that_is_damaged_here_is_not_uploaded(stand):
     await stand.files.replace(directory / "pages.img", bytes(data))
     assert await reasons_of(sent(stand, directory)) == [Reason.SNAPSHOT_CORRUPT]
     assert await stand.keys() == []
+
+
+class Meddled:
+    """Stores of which every chunk that is put goes through the hands of somebody."""
+
+    def __init__(self, stand, hands):
+        self._stand, self._hands = stand, hands
+
+    def open(self, uri):
+        store, hands = self._stand.stores.open(uri), self._hands
+
+        class Store:
+            def __getattr__(self, name):
+                return getattr(store, name)
+
+            async def put_part_of(self, *args, **options):
+                return await hands(store, *args, **options)
+
+        return Store()
+
+
+async def test_a_file_that_changes_while_it_is_uploaded_becomes_no_snapshot_and_leaves_no_wrong_chunk(stand):
+    directory = await stand.snapshot(PAGES)
+
+    async def damage(store, key, path, **part):
+        if path.name == "pages.img":
+            await stand.files.replace(path, b"\7" * len(PAGES["pages.img"]))
+        return await store.put_part_of(key, path, **part)
+
+    sending = upload(
+        stand.files, Meddled(stand, damage), directory, stand.uri_of(directory), chunk_bytes=CHUNK_BYTES, cut=Cut()
+    )
+    assert await reasons_of(sending) == [Reason.SNAPSHOT_NOT_UPLOADED]
+    for key, data in (await stand.objects()).items():
+        assert key == chunk_key(data)
+    assert await reasons_of(sent(stand, directory)) == [Reason.SNAPSHOT_CORRUPT]
+
+
+async def test_a_chunk_that_a_store_loses_after_it_has_taken_it_is_missed(stand):
+    directory = await stand.snapshot(PAGES)
+
+    async def lose(store, key, *args, **options):
+        answer = await store.put_part_of(key, *args, **options)
+        if key.endswith(blake3(b"the rest").hexdigest()):
+            await store.remove(key, deadline_s=SOON_S)
+        return answer
+
+    with pytest.raises(ProblemError, match="1 of 6 chunks are not there"):
+        await upload(stand.files, Meddled(stand, lose), directory, stand.uri_of(directory), chunk_bytes=CHUNK_BYTES)
+    assert await list_stored(stand.stores, stand.uri) == ()
+    await verify_stored_deeply(stand.stores, (await sent(stand, directory)).uri)
 
 
 async def test_what_is_no_snapshot_here_is_not_uploaded(stand):

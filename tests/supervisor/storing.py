@@ -88,7 +88,7 @@ class Gate:
             self.reached.set()
             try:
                 await self.opened.wait()
-                await self._put(store, *values, **named)
+                return await self._put(store, *values, **named)
             finally:
                 self._now -= 1
 

@@ -13,7 +13,7 @@ from statemachine.reasons import Reason
 from statemachine.states import State
 from supervisor import cleanups
 from tests.fakes.performer import a_problem
-from tests.supervisor.lives import Bench, until
+from tests.supervisor.lives import Bench, settled, until
 
 pytestmark = pytest.mark.anyio
 
@@ -81,6 +81,22 @@ async def test_while_it_cannot_be_done_it_is_tried_later_and_later_and_a_stop_ne
         await life.ask(e.StopRequested(by=By.COMMAND))
         await life.ended.wait()
     assert life.actor.state is State.TERMINATED
+
+
+async def test_what_is_told_of_an_actor_meanwhile_brings_no_try_of_its_own(waits):
+    waits.extend([0.0, 0.0])  # never due
+    bench = Bench()
+    bench.performer.answers[c.ReleaseSandbox] = stuck()
+    async with bench.running(State.RUNNING) as life:
+        await life.ask(SUSPEND)
+        await until(life, State.SUSPENDED)
+        for number in range(3):
+            uri = f"memory:///{number}"
+            await life.ask(e.SnapshotUploaded(snapshot=life.actor.last_good.id, uri=uri))
+            assert life.actor.last_good.stored_uri == uri
+        await settled()
+        assert life.actor.held
+    assert waits == [0.0, 0.0, 5.0]
 
 
 async def test_a_request_that_comes_first_undoes_it_at_once_and_what_was_due_then_finds_nothing(waits):

@@ -16,9 +16,10 @@ from statemachine.machine import Refused, Transition
 from statemachine.reasons import Reason
 from statemachine.states import DEADLINE_S, State
 from supervisor import step_runner
-from supervisor.life import Entrance, draining
+from supervisor.life import Entrance
 from supervisor.mailbox import QUEUE_SIZE
 from supervisor.memory import first_memory
+from supervisor.refusals import draining
 from tests.fakes.performer import a_problem, a_snapshot, failing
 from tests.supervisor.lives import DIRECTORY, TWO, Bench, a_running_life, an_assignment, settled, until
 

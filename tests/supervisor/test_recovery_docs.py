@@ -1,17 +1,19 @@
 """docs/recovery.md has the table of what a restart does; here it is held against what is done."""
 
 import re
-from pathlib import Path
 
+import attrs
 import pytest
 
-from actors.runsc.flags import GlobalFlags
+from actors.gpu.desk import SpecFacts
+from actors.gpu.partition import Grant
 from actors.runsc.reclaiming import Survivor
-from actors.runsc.record import SandboxRecord
+from statemachine import commands as c
 from statemachine.actor import Ending, Resource
 from statemachine.states import FINAL, RESTING, State
 from supervisor.recovering import recover
 from supervisor.surveying import Survey
+from tests.actors.records import a_record
 from tests.fakes.performer import a_snapshot, failing
 from tests.fakes.ports import FakePorts
 from tests.needs import ROOT
@@ -26,18 +28,7 @@ TABLE = {
     State(was): (State(alive), State(gone))
     for was, alive, gone in ROW.findall((ROOT / "docs" / "recovery.md").read_text())
 }
-SURVIVOR = Survivor(
-    record=SandboxRecord(
-        activation="a1",
-        actor="a1",
-        boot_id="boot-1",
-        runtime_path=Path("/runsc"),
-        runtime_version="1",
-        flags=GlobalFlags(),
-        container_ids={"pause": "c0"},
-    ),
-    processes=(),
-)
+SURVIVOR = Survivor(record=a_record(), processes=())
 
 
 async def come_to_rest(state, *survivors, **changes):
@@ -108,6 +99,22 @@ async def test_a_fault_of_ours_while_one_is_taken_over_costs_its_sandbox_and_not
         await recover(ports.as_ports, STATE, stand.worker, Survey(alive={"a1": (SURVIVOR,)}, dead=()))
         await stand.until(State.FAILED)
     assert [entry["event"] for entry in logs if entry["log_level"] == "error"] == ["fault"]
+
+
+async def test_gpus_of_what_could_not_be_ended_are_nobody_elses_though_another_sandbox_of_the_actor_was():
+    ports = FakePorts()
+    await left(ports, an_actor(State.RUNNING, held=(Resource.GRANT, Resource.SANDBOX)))
+    stays = attrs.evolve(SURVIVOR, record=a_record(activation="a2"))
+    ports.files.put(STATE.activation("a2") / "sandbox.json", b"x")
+    ports.files.fail("remove_tree", STATE.activation("a2"), 5)
+    async with a_stand(ports) as stand:
+        grants = (Grant("main", ("GPU-1",)),)
+        assert stand.worker.gpus.keep("a1", grants, SpecFacts(identity="00ff", driver="550.90.07"))
+        stand.prepare["a1"] = lambda performer: performer.answers.update({c.RollBack: failing()})
+        await recover(ports.as_ports, STATE, stand.worker, Survey(alive={"a1": (SURVIVOR, stays)}, dead=()))
+        await stand.until(State.FAILED)
+        await settled()
+        assert stand.worker.gpus.grants("a1") == grants
 
 
 async def test_what_cannot_be_ended_is_held_on_to_and_undone_by_the_actor_itself():

@@ -7,6 +7,7 @@ import anyio
 import attrs
 import pytest
 
+from actors.manifest import CHECKPOINT_FILES
 from actors.snapshots import prune
 from actors.stores import snapshot_uri, upload
 from statemachine import commands as c
@@ -124,6 +125,42 @@ async def test_nothing_is_read_here_for_a_store_that_is_down(pauses):
         pauses.lasts.set()
         await uploaded(stand)
         assert stored(stand) == [snapshot.id]
+
+
+@pytest.mark.parametrize("refused", ["put_part_of", "put"])
+async def test_a_snapshot_is_read_once_however_often_its_store_refuses_it(pauses, monkeypatch, refused):
+    async with a_stand() as stand:
+        read, digest_parts = [], stand.files.digest_parts
+
+        async def reading(path, **options):
+            read.append(path.name)
+            return await digest_parts(path, **options)
+
+        monkeypatch.setattr(stand.files, "digest_parts", reading)
+        stand.ports.stores.failures[refused] = "denied"
+        snapshot = await suspended(stand)
+        with anyio.fail_after(10):
+            while len(pauses.all) < 5:
+                await anyio.lowlevel.checkpoint()
+        stand.ports.stores.failures.clear()
+        await uploaded(stand)
+        assert stored(stand) == [snapshot.id]
+        assert sorted(read) == sorted(CHECKPOINT_FILES)
+
+
+async def test_a_snapshot_that_is_damaged_between_two_tries_does_not_reach_its_store(pauses):
+    async with a_stand() as stand:
+        stand.ports.stores.failures["put_part_of"] = "denied"
+        pauses.lasts = anyio.Event()
+        snapshot = await suspended(stand)
+        await settled()
+        for name in CHECKPOINT_FILES:  # all of them: their content is the same, so that one chunk would do for all
+            stand.files.put(STATE.actor("a1").snapshot(snapshot.id) / name, b"pagE")
+        stand.ports.stores.failures.clear()
+        pauses.lasts.set()
+        await uploaded(stand)
+        assert stand.life().actor.problem.reason is Reason.SNAPSHOT_CORRUPT
+        assert stored(stand) == []
 
 
 async def test_a_snapshot_that_is_whole_in_its_store_already_is_only_looked_at():

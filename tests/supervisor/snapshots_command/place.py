@@ -10,6 +10,7 @@ from blake3 import blake3
 from actors.assignment import SnapshotScope
 from actors.bundle.capabilities import Claims
 from actors.bundle.config import Membership, container_config
+from actors.codec import plain
 from actors.layout import StateDir
 from actors.manifest import (
     CHECKPOINT_FILES,
@@ -27,7 +28,7 @@ from supervisor.host.wall import HostWall
 from tests.actors.assignments import admitted, with_spec
 from tests.fakes.performer import a_snapshot
 
-ONE, TWO, THREE = (a_snapshot(number).id for number in (1, 2, 3))
+ONE, TWO, THREE, FOUR = (a_snapshot(number).id for number in (1, 2, 3, 4))
 VERSION = "release-20240729.0"
 GPU = SnapshotGpu(ordinal=0, uuid="GPU-a", model="H100", minor=0, pci_bus_id="0000:01:00.0")
 
@@ -45,7 +46,15 @@ class Place:
         self.assign()
 
     def assign(self, *argv, **more):
-        spec = {"name": "main", "rootfs": "rootfs", "command": list(argv or ("/bin/app",)), **more}
+        self._assign({"name": "main", "rootfs": "rootfs", "command": list(argv or ("/bin/app",)), **more})
+
+    def give_bundle(self, **more):
+        config = {"ociVersion": "1.0.2", "process": {"args": ["/bin/app"], "cwd": "/"}, "root": {"path": "../rootfs"}}
+        (self.root / "bundle").mkdir()
+        (self.root / "bundle/config.json").write_text(json.dumps({**config, **more}))
+        self._assign({"name": "main", "bundle": "bundle"})
+
+    def _assign(self, spec):
         document = {
             "apiVersion": "greenroom.dev/v1alpha1",
             "kind": "WorkerAssignment",
@@ -93,6 +102,12 @@ class Place:
         path = self.state.actor(uid).status
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps({"uid": uid, "state": state, "lastGoodSnapshot": good and {"id": good}}))
+
+    def assigned(self, uid, uri):
+        path = self.state.actor(uid).assignment
+        path.parent.mkdir(parents=True, exist_ok=True)
+        document = plain(admitted(with_spec(snapshot={"uri": uri})))
+        path.write_text(json.dumps({"v": 1, "assignment": document}))
 
     def left(self, uid="a1"):
         return sorted(path.name for path in self.state.actor(uid).snapshots.iterdir())

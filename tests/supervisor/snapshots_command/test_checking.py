@@ -3,9 +3,20 @@
 import json
 import platform
 
+import anyio
+import attrs
 import pytest
 
-from tests.supervisor.snapshots_command.place import GPU, ONE, last
+from actors.assignment import SnapshotScope
+from actors.gpu.detection import Detected
+from actors.manifest import parse_manifest
+from statemachine.problem import ProblemError
+from supervisor.checking import verdict_here
+from supervisor.cli.given import admitted
+from supervisor.host.composition import open_host_ports
+from supervisor.settings import Settings
+from tests.gpu.making import inventory
+from tests.supervisor.snapshots_command.place import GPU, ONE, VERSION, last
 
 
 def test_check_says_that_a_snapshot_is_restorable_here(place, ran):
@@ -63,7 +74,12 @@ def test_check_of_a_snapshot_with_gpus_asks_for_those_of_this_pod(place, ran):
 
 @pytest.mark.parametrize(
     ("change", "reason"),
-    [("no runsc", "RuntimeUnavailable"), ("no rootfs", "RootfsNotFound"), ("no document", "UnreadableFile")],
+    [
+        ("no runsc", "RuntimeUnavailable"),
+        ("no rootfs", "RootfsNotFound"),
+        ("no document", "UnreadableFile"),
+        ("a bundle with a GPU of its own", "InvalidBundle"),
+    ],
 )
 def test_check_that_cannot_be_made_says_why(place, ran, change, reason):
     place.snapshot(ONE)
@@ -72,9 +88,35 @@ def test_check_that_cannot_be_made_says_why(place, ran, change, reason):
             place.runsc.write_text("#!/bin/sh\nexit 1\n")
         case "no rootfs":
             (place.root / "rootfs").rmdir()
+        case "a bundle with a GPU of its own":
+            place.give_bundle(linux={"devices": [{"path": "/dev/nvidia0", "type": "c", "major": 195, "minor": 0}]})
         case _:
             place.document.unlink()
     code, out, err = ran("check", ONE, "--assignment", place.document, "--runsc", place.runsc, "--json")
     assert code == 1
     assert json.loads(out)["error"]["reason"] == reason
     assert last(err).startswith(f"error: {reason}: ")
+
+
+@pytest.mark.parametrize(("known", "is_known"), [("535.129.03 570.2", False), ("535.129.03 570.1", True)])
+def test_a_driver_that_this_runsc_does_not_know_is_told_as_a_restore_would(place, known, is_known):
+    place.runsc.write_text(
+        f"#!/bin/sh\ncase $* in *list-supported-drivers*) printf '%s\\n' {known};; "
+        f"*) echo runsc version {VERSION};; esac\n"
+    )
+    place.assign(resources={"limits": {"nvidia.com/gpu": "1"}})
+    settings = Settings(state_dir=place.state.root, run_dir=place.state.root, assignments=None, runsc=place.runsc)
+    path = place.snapshot(ONE) / "manifest.json"
+    manifest = attrs.evolve(parse_manifest(path.read_bytes(), path=path), scope=SnapshotScope.DATA)
+
+    async def check():
+        async with open_host_ports(roots=()) as ports:
+            assignment = await admitted(ports.files, place.document)
+            detected = Detected(inventory=inventory(0), driver="570.1")
+            return await verdict_here(ports, settings, manifest, assignment, detected)
+
+    if is_known:
+        assert anyio.run(check) == ()
+        return
+    with pytest.raises(ProblemError, match="DriverUnsupportedByRuntime"):
+        anyio.run(check)

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from actors.manifest import CHECKPOINT_FILES
 from tests.supervisor.snapshots_command.place import ONE, THREE, TWO, last
 
 
@@ -17,25 +18,34 @@ def test_list_tells_all_of_a_worker_or_those_of_one_actor_oldest_first(place, ra
     assert (code, err) == (0, "")
     found = json.loads(out)["snapshots"]
     assert [(each["actor"], each["id"]) for each in found] == [("a1", TWO), ("a1", ONE), ("b2", THREE)]
+    size_bytes = sum(len(f"{each} of {TWO}") for each in CHECKPOINT_FILES)
     assert found[0] == {
         "actor": "a1", "id": TWO, "uri": place.state.actor("a1").snapshot(TWO).as_uri(), "generation": 4,
-        "createdAt": "2026-11-29T15:03:00.000Z", "scope": "Full", "size_bytes": found[0]["size_bytes"], "error": None,
+        "createdAt": "2026-11-29T15:03:00.000Z", "scope": "Full", "size_bytes": size_bytes, "error": None,
     }  # fmt: skip
     code, out, _ = ran("list", "b2")
     assert code == 0
     assert [line.split()[:2] for line in out.splitlines()] == [["UID", "ID"], ["b2", THREE]]
 
 
-def test_list_names_what_cannot_be_read_and_goes_on(place, ran):
+@pytest.mark.parametrize(
+    ("damage", "reason"), [("cut", "SnapshotCorrupt"), ("newer", "NewerFormat"), ("a directory", "SnapshotMissing")]
+)
+def test_list_names_what_cannot_be_read_and_goes_on(place, ran, damage, reason):
     place.snapshot(ONE)
-    damaged = place.snapshot(TWO)
-    (damaged / "manifest.json").write_text("{")
+    manifest = place.snapshot(TWO) / "manifest.json"
+    manifest.unlink()
+    if damage == "a directory":
+        manifest.mkdir()
+    else:
+        manifest.write_text({"cut": "{", "newer": '{"v": 2}'}[damage])
     code, out, _ = ran("list", "a1", "--json")
     found = {each["id"]: each["error"] for each in json.loads(out)["snapshots"]}
     assert code == 0
     assert found[ONE] is None
-    assert found[TWO]["reason"] == "SnapshotCorrupt"
-    assert "SnapshotCorrupt" in ran("list")[1]
+    assert found[TWO]["reason"] == reason
+    assert reason in ran("list")[1]
+    assert json.loads(ran("prune", "a1", "--keep", 1, "--json")[1])["damaged"] == [TWO]
 
 
 def test_an_actor_that_nobody_knows_is_told_with_near_ones(place, ran):
@@ -153,8 +163,10 @@ def test_damage_in_a_store_is_told_by_the_file_that_has_it(place, ran, stored):
     code, out, err = ran("verify", uri, "--json")
     document = json.loads(out)
     assert (code, document["ok"]) == (1, False)
-    assert [each["name"] for each in document["files"] if each["fault"]] == ["pages.img"]
-    assert last(err).startswith("error: SnapshotCorrupt: ")
+    (damaged,) = (each for each in document["files"] if each["fault"])
+    assert damaged["name"] == "pages.img"
+    assert damaged["fault"].startswith("1 of 1 chunks ")
+    assert last(err) == f"error: SnapshotCorrupt: snapshot {ONE}: pages.img {damaged['fault']}"
 
 
 @pytest.mark.parametrize("arguments", [("prune", "a1"), ("prune", "a1", "--keep", "0"), ("check", ONE), ("show",)])

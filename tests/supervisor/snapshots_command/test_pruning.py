@@ -3,7 +3,9 @@
 import fcntl
 import json
 
-from tests.supervisor.snapshots_command.place import ONE, THREE, TWO, last
+import pytest
+
+from tests.supervisor.snapshots_command.place import FOUR, ONE, THREE, TWO, last
 
 
 def test_prune_keeps_the_newest_good_ones_and_says_what_goes(place, ran):
@@ -44,15 +46,37 @@ def test_prune_keeps_what_another_actor_goes_back_to_until_it_is_over(place, ran
     assert json.loads(ran("prune", "a1", "--keep", 1, "--json")[1])["removed"] == [ONE]
 
 
-def test_prune_touches_nothing_when_it_cannot_tell_what_is_needed(place, ran):
-    for minute, name in enumerate((ONE, TWO)):
-        place.snapshot(name, minute=minute)
+@pytest.mark.parametrize("has_status", [True, False])
+def test_prune_keeps_the_snapshot_that_another_actor_is_assigned_until_it_is_over(place, ran, has_status):
+    directories = [place.snapshot(name, minute=minute) for minute, name in enumerate((ONE, TWO, THREE))]
+    place.assigned("b2", directories[0].as_uri())
+    place.assigned("c3", "s3://bucket/prefix/a1/" + TWO)  # it is fetched again
+    if has_status:
+        place.status("b2", FOUR)  # its own, of a later suspend
+    assert json.loads(ran("prune", "a1", "--keep", 1, "--json")[1])["removed"] == [TWO]
+    assert place.left() == sorted((ONE, THREE))
+    place.status("b2", FOUR, state="Terminated")
+    assert json.loads(ran("prune", "a1", "--keep", 1, "--json")[1])["removed"] == [ONE]
+
+
+@pytest.mark.parametrize("name", ["status", "assignment"])
+@pytest.mark.parametrize("text", ["{", "[]", "{}", "\xff"])
+def test_prune_touches_nothing_when_it_cannot_tell_what_is_needed(place, ran, name, text):
+    for minute, each in enumerate((ONE, TWO)):
+        place.snapshot(each, minute=minute)
     place.status("b2", None)
-    place.state.actor("b2").status.write_text("{")
+    getattr(place.state.actor("b2"), name).write_text(text, encoding="latin-1")
     code, _, err = ran("prune", "a1", "--keep", 1)
     assert code == 1
     assert last(err).startswith("error: StateCorrupt: ")
     assert place.left() == sorted((ONE, TWO))
+
+
+def test_what_is_no_actor_needs_no_snapshot(place, ran):
+    for minute, name in enumerate((ONE, TWO)):
+        place.snapshot(name, minute=minute)
+    (place.state.actors / "note.txt").write_text("x")
+    assert json.loads(ran("prune", "a1", "--keep", 1, "--json")[1])["removed"] == [ONE]
 
 
 def test_prune_is_refused_while_a_worker_holds_the_state_directory_but_may_be_tried_dry(place, ran):
