@@ -21,6 +21,7 @@ from actors.runsc.answers import Status
 from actors.snapshots import fresh_snapshot_id, newest, snapshot_of
 from actors.steps import live_cuda, refusals
 from actors.steps.hooks import before_suspend
+from actors.steps.room import is_full
 from actors.steps.stage import Freeze
 from actors.steps.volumes import save_volumes
 from statemachine.events import SnapshotProven, SuspendRefused
@@ -34,9 +35,6 @@ if TYPE_CHECKING:
     from actors.runsc.sandbox import Sandbox
     from actors.steps.stage import Stage
     from statemachine.actor import Actor
-
-FULL_BELOW_BYTES: Final = 1 << 20
-"""A disk with less room than that after a failed checkpoint is taken for its cause; even the smallest one is larger."""
 
 _APART_S: Final = 0.001
 """Two snapshots are at least so far apart: the resolution of their time as text."""
@@ -131,7 +129,7 @@ async def _checkpoint(stage: Stage, sandbox: Sandbox, directory: Path, cuda_chec
     except OSError as error:
         raise ProblemError(_unwritten(directory, f"{directory} cannot be made", error)) from error
     except ProblemError as error:
-        if error.problem.reason is not Reason.RUNTIME_FAILED or not await _is_full(stage, directory):
+        if error.problem.reason is not Reason.RUNTIME_FAILED or not await is_full(stage.ports.files, directory):
             raise
         # Measured on runsc 20240729: a disk that is full before the first page is written ends in the text of a panic
         # (`invalid memory address`), which says nothing of the disk.
@@ -162,13 +160,6 @@ async def _write_manifest(stage: Stage, directory: Path, manifest: Manifest) -> 
 def _unwritten(directory: Path, what: str, error: OSError) -> Problem:
     message = f"{what}: {error.strerror or error}"
     return Problem(step=Step.SUSPEND, reason=unwritten(error), subject=str(directory), message=message)
-
-
-async def _is_full(stage: Stage, directory: Path) -> bool:
-    try:
-        return await stage.ports.files.free_bytes(directory) < FULL_BELOW_BYTES
-    except OSError:
-        return False
 
 
 async def _later_than_all(stage: Stage) -> float:

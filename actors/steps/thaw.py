@@ -1,14 +1,14 @@
 """thaw: a suspend came to nothing; the sandbox runs again, and what was not proven is gone.
 
-Needs the sandbox. Resumes it exactly once, and only when we froze it, on a budget of its own, and looks whether it
-runs; where preSuspend was run, postResume follows. Fails with what runsc says; the machine then ends the sandbox as
-CouldNotThaw. Files that cannot be removed never cost the running actor: they are tried again by the next step that
-removes unproven files.
+Needs the sandbox. Makes room first where a save has filled the disk. Resumes it exactly once, and only when we froze
+it, on a budget of its own, and looks whether it runs; where preSuspend was run, postResume follows. Fails with what
+runsc says; the machine then ends the sandbox as CouldNotThaw. Files that cannot be removed never cost the running
+actor: they are tried again by the next step that removes unproven files.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import anyio
 
@@ -16,6 +16,7 @@ from actors import snapshots
 from actors.runsc.answers import Status
 from actors.runsc.record import ROOT_CONTAINER
 from actors.steps.hooks import after_thaw
+from actors.steps.room import is_full
 from actors.steps.stage import Freeze
 from statemachine.events import Thawed
 from statemachine.problem import Problem, ProblemError, Step
@@ -25,14 +26,31 @@ if TYPE_CHECKING:
     from actors.runsc.sandbox import Sandbox
     from actors.steps.stage import Stage
 
+ROOM_S: Final = 10.0
+"""How long the removal of a save that has filled the disk may keep the actor frozen."""
+
 
 async def thaw(stage: Stage) -> Thawed:
     """Perform Thaw."""
     with anyio.CancelScope(shield=True):
+        await _make_room(stage)
         await resume_once(stage, Step.THAW)
     await after_thaw(stage)
     await remove_unproven(stage)
     return Thawed()
+
+
+async def _make_room(stage: Stage) -> None:
+    """Remove first what has filled the disk, with the actor still frozen: runsc writes its state in place.
+
+    Without room that is cut off, and runsc would not know the sandbox any more: nothing could suspend the actor again,
+    nor take it over after a restart.
+    """
+    if stage.freeze is Freeze.NOT_FROZEN or stage.unproven is None:
+        return
+    if await is_full(stage.ports.files, stage.unproven):
+        with anyio.move_on_after(ROOM_S):
+            await remove_unproven(stage)
 
 
 async def resume_once(stage: Stage, step: Step) -> None:

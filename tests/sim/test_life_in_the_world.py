@@ -12,6 +12,7 @@ from statemachine.problem import ProblemError
 from statemachine.reasons import Reason
 from statemachine.states import State
 from tests.sim.reachable import BEFORE_THE_END
+from tests.sim.restarts import activation_of
 
 FLAVOURS = pytest.mark.parametrize("flavour", Flavour)
 
@@ -139,6 +140,23 @@ def test_a_disk_that_is_full_at_the_checkpoint_costs_the_suspend_and_not_the_act
     record = run(life, machine=Machine(state_bytes=8 << 20))
     assert any(" resume " in call.argument for call in record.calls)
     assert states(record)[3:6] == ["Running", "Suspending", "Thawing"]
+
+
+def test_after_a_save_has_filled_the_disk_runsc_still_knows_the_sandbox_though_nobody_else_makes_room():
+    async def life(here):
+        await here.submit(counter())
+        await here.reach(State.SUSPENDING)
+        here.world.fill_disk(slack_bytes=6 << 20)
+        await here.until(State.THAWING)
+        await here.until(State.RUNNING)
+        here.world.make_room()
+        lived_in = activation_of(here)
+        await here.restart()
+        assert ((await here.status())["state"], activation_of(here)) == ("Running", lived_in)
+        await here.suspend()
+        await here.resume()
+
+    run(life, machine=Machine(state_bytes=8 << 20))
 
 
 def test_a_sandbox_that_dies_fails_the_actor_and_names_the_last_snapshot():
