@@ -19,7 +19,7 @@ test: setup ## the test suite, without the long tests
 test-long: setup ## the long tests, and the suite again on a newer Python when the machine has one
 	@scripts/test-long $(PYTEST_ARGS)
 
-walk: setup ## crash at every point of every life in the simulated world, and look (WALK_ARGS="run-stop --every 10")
+walk: setup ## crash and send SIGTERM at every point of every life in the simulated world, and look (WALK_ARGS="run-stop --every 10")
 	@.venv/bin/python -m sim.cli.walk $(WALK_ARGS)
 
 sweep: setup ## let every call of a life fail, hang, lie or be cut in the middle, in the simulated world (SWEEP_ARGS="--every 10")
@@ -31,8 +31,10 @@ campaign: setup ## the whole contract of runsc and 200 random lives on the fake 
 soak: setup ## 200 rounds of suspend and resume of one actor in real gVisor: nothing may grow
 	@.venv/bin/pytest -m campaign -o faulthandler_timeout=3600 tests/real/test_drift.py $(PYTEST_ARGS)
 
-fuzz: setup ## look for inputs that break the CDI library, for ten minutes (FUZZ_S=60: for one)
-	@.venv/bin/python -m tests.cdi.fuzz $(or $(FUZZ_S),600)
+fuzz: setup ## look for inputs that break a reader, five minutes each (FUZZ_S=60: for one; FUZZ="cdi journal": these)
+	@for target in $(or $(FUZZ),$$(.venv/bin/python -m tests.fuzzing.targets)); do \
+		.venv/bin/python -m tests.fuzzing $$target $(or $(FUZZ_S),300) || exit 1; \
+	done
 
 bench: setup ## measure what has a bound in seconds, on a machine that does nothing else
 	@.venv/bin/pytest -m bench -s $(PYTEST_ARGS)

@@ -21,7 +21,7 @@ from statemachine.reasons import Reason
 from supervisor.host.stdout import open_closed_streams, open_stdout
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 COMMANDS: Final = {
     "run": ("supervisor.cli.run", "Run the worker: PID 1 of the pod."),
@@ -31,7 +31,9 @@ COMMANDS: Final = {
     "stop": ("supervisor.cli.requests", "Stop an actor for good."),
     "status": ("supervisor.cli.inspection", "Show the worker and its actors, or one actor."),
     "wait": ("supervisor.cli.inspection", "Wait until an actor is in a state."),
-    "logs": ("supervisor.cli.inspection", "Print what a container wrote."),
+    "logs": ("supervisor.cli.logs", "Print what a container wrote."),
+    "exec": ("supervisor.cli.executing", "Execute a command inside a container of a running actor."),
+    "trace": ("supervisor.cli.trace", "Show an actor's life from its journal, or write it for Perfetto."),
     "validate": ("supervisor.cli.validate", "Check documents without a worker."),
     "plan": ("supervisor.cli.plan", "Show which GPUs an assignment would get and how; nothing is touched."),
     "doctor": ("supervisor.cli.doctor", "Say whether this pod can run GPU actors, and what is missing."),
@@ -42,6 +44,13 @@ COMMANDS: Final = {
     "demo": ("sim.cli.demo", "Run an actor through its life, for real, or in the simulated world."),
 }
 """Command -> the module that holds it under its own name (`_` for `-`), and its line of help."""
+
+PASSED_OVER: Final = {"run": "rich"}
+"""Command -> a package that is not seen while it is imported.
+
+structlog takes rich along where it finds it, for tracebacks in a form that no log of ours has: 52 modules, of which a
+worker would keep 3 MB for ever, and a tenth of its start.
+"""
 
 EXIT_FAILED: Final = 1
 EXIT_USAGE: Final = 2
@@ -57,7 +66,8 @@ class _Lazy(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002  (click's signature)
         if cmd_name not in COMMANDS:
             return None
-        command = getattr(importlib.import_module(COMMANDS[cmd_name][0]), cmd_name.replace("-", "_"))
+        with _unseen(PASSED_OVER.get(cmd_name)):
+            command = getattr(importlib.import_module(COMMANDS[cmd_name][0]), cmd_name.replace("-", "_"))
         if not isinstance(command, click.Command):
             raise TypeError(f"{cmd_name} is no command")
         return command
@@ -65,6 +75,22 @@ class _Lazy(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002  (click's signature)
         with formatter.section("Commands"):
             formatter.write_dl([(name, line) for name, (_module, line) in COMMANDS.items()])
+
+
+@contextlib.contextmanager
+def _unseen(package: str | None) -> Iterator[None]:
+    """While the body imports, it is as if this package was not installed; one that is imported already stays.
+
+    Source: the import system, "The module cache": what is None there cannot be found.
+    """
+    if package is None or package in sys.modules:
+        yield
+        return
+    sys.modules[package] = None  # type: ignore[assignment]  # typeshed knows modules only, the import system also None
+    try:
+        yield
+    finally:
+        del sys.modules[package]
 
 
 @click.group(cls=_Lazy, context_settings={"help_option_names": ["-h", "--help"]})

@@ -197,6 +197,7 @@ class Container:
     source: Rootfs | Bundle
     image_digest: str | None = None
     limits: Resources = attrs.field(factory=Resources)
+    requests: Resources = attrs.field(factory=Resources)
     volume_mounts: tuple[VolumeMount, ...] = ()
     wakeup_probe: WakeupProbe | None = None
 

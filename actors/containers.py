@@ -79,6 +79,7 @@ class ContainerFields:
             source=self.source.value,
             image_digest=self.image_digest.value,
             limits=self.resources.value.build(),
+            requests=self.resources.value.build_requests(),
             volume_mounts=tuple(placed.mount for placed in self.volume_mounts.value),
             wakeup_probe=self.wakeup_probe.value,
         )

@@ -25,10 +25,13 @@ if TYPE_CHECKING:
 _Json: TypeAlias = "bool | int | float | str | list[_Json] | dict[str, _Json] | None"
 
 _NOT_CONTENT: Final = frozenset({"digest", "generation"})
+_OF_NO_CONTAINER: Final = frozenset({"requests"})
+"""A request is a share of what is left over, and holds from the next activation on: it may differ at any time. And the
+digests of assignments that were written before requests were kept stay right."""
 
 
 def content_digest(assignment: WorkerAssignment) -> str:
-    """BLAKE3, 64 hex digits, of the assignment's canonical JSON: all but its generation, paths absolute, defaults in.
+    """BLAKE3, 64 hex digits, of the assignment's canonical JSON: all but its generation and requests, defaults in.
 
     Two documents that say the same in other words (`"1000m"` and `1`, a default left out) have one digest.
     """
@@ -45,7 +48,10 @@ def _fields(value: attrs.AttrsInstance) -> dict[str, _Json]:
 @functools.cache
 def _names_of(kind: type[Any]) -> tuple[str, ...] | None:
     """The names of a model's fields; None for what is no model."""
-    return tuple(field.name for field in attrs.fields(kind)) if attrs.has(kind) else None
+    if not attrs.has(kind):
+        return None
+    passed_over = _OF_NO_CONTAINER if kind is Container else ()
+    return tuple(field.name for field in attrs.fields(kind) if field.name not in passed_over)
 
 
 def _plain(value: Any) -> _Json:

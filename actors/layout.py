@@ -10,6 +10,8 @@ import attrs
 
 CONTROL_SOCKET: Final = "control.sock"
 """The name of the socket in the run directory, where clients and a worker meet."""
+HTTP_SOCKET: Final = "http.sock"
+"""The name of the one beside it, where health and metrics are served."""
 
 
 @attrs.frozen

@@ -77,6 +77,7 @@ class ResourceFields:
     """`resources` after decoding: the amounts that are right, by name."""
 
     limits: Mapping[str, Field[int]] = attrs.field(factory=dict)
+    requests: Mapping[str, Field[int]] = attrs.field(factory=dict)
     claims: tuple[Claim, ...] = ()
     """Device limits above zero whose class can be injected, in document order."""
 
@@ -86,14 +87,26 @@ class ResourceFields:
         Raises:
             RefusedError: one of them is refused.
         """
-        amounts = {name: field.value for name, field in self.limits.items()}
-        pieces = [(name, count) for name, count in amounts.items() if measure_of(name) is Measure.PIECES]
-        return Resources(
-            cpu_milli=amounts.get("cpu"),
-            memory_bytes=amounts.get("memory"),
-            ephemeral_storage_bytes=amounts.get("ephemeral-storage"),
-            devices=tuple(sorted((name, count) for name, count in pieces if count)),
-        )
+        return _exact(self.limits)
+
+    def build_requests(self) -> Resources:
+        """The requests as exact numbers.
+
+        Raises:
+            RefusedError: one of them is refused.
+        """
+        return _exact(self.requests)
+
+
+def _exact(fields: Mapping[str, Field[int]]) -> Resources:
+    amounts = {name: field.value for name, field in fields.items()}
+    pieces = [(name, count) for name, count in amounts.items() if measure_of(name) is Measure.PIECES]
+    return Resources(
+        cpu_milli=amounts.get("cpu"),
+        memory_bytes=amounts.get("memory"),
+        ephemeral_storage_bytes=amounts.get("ephemeral-storage"),
+        devices=tuple(sorted((name, count) for name, count in pieces if count)),
+    )
 
 
 def measure_of(name: str) -> Measure | None:
@@ -114,7 +127,7 @@ def resource_fields(record: Record, owner: str) -> ResourceFields:
     limits = record.optional("limits", lambda part, at: amounts(part, at, owner), none)
     requests = record.optional("requests", lambda part, at: amounts(part, at, owner), none)
     _check_requests(requests.value, limits.value, owner)
-    return ResourceFields(limits=limits.value, claims=_claims(limits.value, owner))
+    return ResourceFields(limits=limits.value, requests=requests.value, claims=_claims(limits.value, owner))
 
 
 def amounts(node: Node, spot: Spot, owner: str) -> dict[str, Field[int]]:

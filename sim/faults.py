@@ -20,7 +20,7 @@ from cattrs.strategies import configure_tagged_union
 if TYPE_CHECKING:
     from sim.world.calls import Call
 
-PORTS: Final = frozenset({"files", "processes", "watch", "net", "signals", "wall", "gpus", "stores"})
+PORTS: Final = frozenset({"files", "processes", "watch", "net", "signals", "wall", "gpus", "stores", "cgroups"})
 
 DEADLINE: Final = "DeadlineExceeded"
 TOO_LARGE: Final = "TooLarge"

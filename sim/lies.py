@@ -73,6 +73,8 @@ _FOUND: Final = {"none": Untruth(twist=lambda _: ())}
 
 LIES: Final[Mapping[tuple[str, str], Mapping[str, Untruth]]] = MappingProxyType(
     {
+        ("cgroups", "make"): _NOT_DONE,
+        ("cgroups", "remove"): _NOT_DONE,
         ("files", "read"): _READS,
         ("files", "read_from"): _READS,
         ("files", "list_directory"): {"empty": Untruth(twist=lambda _: ())},

@@ -90,6 +90,7 @@ _RIGHT: Final = (
     (r"processes\.(find|find_arguments|kill_and_wait|adopt|is_alive)", r"", _RUNTIME | {R.PROCESSES_UNREADABLE}),
     (r"processes\.(holds_output|open_files)", r"", frozenset({R.RUNTIME_FAILED, R.PROCESSES_UNREADABLE})),
     (r"stores\.", r"", frozenset({R.SNAPSHOT_NOT_UPLOADED})),
+    (r"cgroups\.", r"", frozenset({R.CGROUP_UNAVAILABLE})),
     # By the calendar an actor that has ended a day ago is forgotten, and the calendar may jump.
     (r"wall\.", r"", frozenset({R.ACTOR_NOT_FOUND})),
 )
@@ -195,6 +196,14 @@ EXCUSES: Final = (
         names=frozenset({"NothingLeft", "StateFilesParse"}),
         outlasts=False,
         why="What was said to be removed and is not, is found by the next start.",
+    ),
+    Excuse(
+        call=r"cgroups\.remove$",
+        argument=r"",
+        fault=r"lie:notDone",
+        names=frozenset({"CgroupsHoldTheirActors"}),
+        outlasts=False,
+        why="A cgroup that was said to be removed and is not, is found by the next start.",
     ),
     Excuse(
         call=r"files\.digest$",

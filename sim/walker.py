@@ -81,7 +81,7 @@ class Walked:
     life: str
     seed: int
     point: Point
-    how: How
+    how: enum.StrEnum
     violations: tuple[Violation, ...]
 
     @property
@@ -170,12 +170,12 @@ def points_of(life: ActorLife, *, seed: int = 0) -> tuple[tuple[Point, ...], tup
         found.extend([each async for each in come_to_rest(here, life) if each not in found])
 
     record = run(scenario, seed=seed, machine=life.machine)
-    calls = [call for call in record.calls if call.changes and call.number <= ends[0]]
-    return _named(calls, record), tuple(found)
+    return points_in(record, last=ends[0]), tuple(found)
 
 
-def _named(calls: Sequence[Call], record: Record) -> tuple[Point, ...]:
-    """Give points their names; of the lines of a journal, to those that stand in the file at the end."""
+def points_in(record: Record, *, last: int, first: int = 1) -> tuple[Point, ...]:
+    """The points of a run in these calls; lines of a journal that stand in the file at the end have names."""
+    calls = [call for call in record.calls if call.changes and first <= call.number <= last]
     said: dict[int, str] = {}
     for uid in {move.actor for move in record.moves}:
         journal = f"actors/{uid}/journal.jsonl"
@@ -265,7 +265,7 @@ async def _play_until_dead(here: Stage, life: ActorLife, tell: Callable[[Violati
         async def play() -> None:
             try:
                 await life.play(here)
-                await _settle(here)
+                await settle(here)
             except Exception as error:  # noqa: BLE001 - who asks a dead supervisor is told so, in whatever way
                 if here.worker.lives:
                     tell(_violation("Plays", f"it does not go as it should: {error!r}"))
@@ -273,12 +273,12 @@ async def _play_until_dead(here: Stage, life: ActorLife, tell: Callable[[Violati
 
         if here.worker.lives:
             nursery.start_soon(play)
-            nursery.start_soon(_look_on, here, tell)
+            nursery.start_soon(look_on, here, tell)
             await here.worker.ended.wait()
             nursery.cancel_scope.cancel()
 
 
-async def _look_on(here: Stage, tell: Callable[[Violation], None]) -> None:
+async def look_on(here: Stage, tell: Callable[[Violation], None]) -> None:
     """Look whenever everything has been at rest for a moment, not only at the end."""
     looked_at = -1
     while True:
@@ -291,7 +291,7 @@ async def _look_on(here: Stage, tell: Callable[[Violation], None]) -> None:
                 tell(each)
 
 
-async def _settle(here: Stage) -> list[str]:
+async def settle(here: Stage) -> list[str]:
     """Wait until every actor rests; returns those that do not."""
     with trio.move_on_after(SETTLE_S):
         while True:
@@ -308,7 +308,7 @@ async def _settle(here: Stage) -> list[str]:
 
 async def come_to_rest(here: Stage, _life: ActorLife) -> AsyncIterator[Violation]:
     """Everything comes to rest, and is as it must be."""
-    for what in await _settle(here):
+    for what in await settle(here):
         yield _violation("Settles", f"{what} after {SETTLE_S:g} s")
     for each in check(here.world, record_of(here.world)):
         yield each

@@ -47,10 +47,12 @@ class OnDifference(enum.StrEnum):
 
 
 class OnDrain(enum.StrEnum):
-    """What a drain does to a running actor."""
+    """What a drain does to a running actor; a worker is told one of the first two."""
 
     SUSPEND = "Suspend"
     STOP = "Stop"
+    STOP_NOW = "StopNow"
+    """As Stop, and one that is being suspended is not waited for: the time for that is over."""
 
 
 class Pending(enum.StrEnum):

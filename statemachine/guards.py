@@ -108,6 +108,9 @@ Overlaps: Final = Guard("Overlaps", _overlaps)
 DrainSuspends: Final = Guard(
     "DrainSuspends", lambda _actor, event: isinstance(event, DrainRequested) and event.on_drain is OnDrain.SUSPEND
 )
+DrainHurries: Final = Guard(
+    "DrainHurries", lambda _actor, event: isinstance(event, DrainRequested) and event.on_drain is OnDrain.STOP_NOW
+)
 HoldsGrant: Final = Guard("HoldsGrant", lambda actor, _event: Resource.GRANT in actor.held)
 HoldsNothing: Final = Guard("HoldsNothing", lambda actor, _event: not actor.held)
 GpuIsLost: Final = Guard("GpuIsLost", lambda actor, _event: bool(actor.lost_gpus))

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from .actor import Actor, Resource
+from .catalogue import CATALOGUE
 from .cells import Go, Ignore
 from .commands import CREATES, Command, RecordAssignment
 from .problem import Problem, Step
-from .reasons import CATALOGUE, Reason
+from .reasons import Reason
 from .states import State
 from .table import TABLE
 from .updates import fates_after

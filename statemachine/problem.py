@@ -7,7 +7,9 @@ from typing import Final
 
 import attrs
 
-from .reasons import CATALOGUE, Reason
+from .catalogue import CATALOGUE
+from .reasons import Reason
+from .secrecy import without_tokens
 from .wording import one_line, some_lines
 
 SUBJECT_CHARACTERS_MAX: Final = 512
@@ -36,15 +38,15 @@ class Step(enum.StrEnum):
 
 
 def _subject(text: str) -> str:
-    return one_line(text, SUBJECT_CHARACTERS_MAX)
+    return one_line(without_tokens(text), SUBJECT_CHARACTERS_MAX)
 
 
 def _sentence(text: str) -> str:
-    return one_line(text, SENTENCE_CHARACTERS_MAX)
+    return one_line(without_tokens(text), SENTENCE_CHARACTERS_MAX)
 
 
 def _detail(text: str) -> str:
-    return some_lines(text, DETAIL_CHARACTERS_MAX)
+    return some_lines(without_tokens(text), DETAIL_CHARACTERS_MAX)
 
 
 @attrs.frozen(kw_only=True)
@@ -52,11 +54,11 @@ class Problem:
     """Why something was refused or failed.
 
     What it repeats of others (a uid, a file's name, a tool's words) may be as long as it likes and hold anything: here,
-    and nowhere else, every text is bounded and its control characters are made visible.
+    and nowhere else, every text is bounded, loses what looks like a secret, and shows its control characters.
 
     Attributes:
         step: the step that met it.
-        reason: a word of the catalogue (`statemachine.reasons.CATALOGUE`).
+        reason: a word of the catalogue (`statemachine.catalogue.CATALOGUE`).
         subject: the thing it is about: a file, a document path, a container, a device, a hook.
         message: one sentence for a person, with the offending value.
         hint: what to do about it; the catalogue's own hint where none is given.

@@ -5,7 +5,8 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
-from .reasons import CATALOGUE, Reason
+from .catalogue import CATALOGUE
+from .reasons import Reason
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

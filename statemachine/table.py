@@ -56,6 +56,7 @@ _t = Timetable()
 
 # Whatever was wanted before, now the end is.
 _wished_end = (u.NoProblem, u.ForgetPending)
+_told_end = (u.FirstCause, u.ForgetPending)
 
 # ---- the way up: one step each
 _to_suspended = g.SuspendPending & g.FromSnapshot
@@ -173,7 +174,7 @@ _t.stay(S.RELEASING, e.SuspendRequested, u.ForgetPending, when=~g.DrainPending &
 _t.refuse(_down, e.Activate, Reason.WORKER_DRAINING, when=g.DrainPending)
 _t.refuse(_down, e.Activate, Reason.OPERATION_IN_PROGRESS, when=~g.DrainPending & g.ByCommand)
 _t.stay(_down, e.Activate, u.KeepRun, when=~g.DrainPending & ~g.ByCommand)
-_t.stay(S.SUSPENDING, e.DrainRequested, u.StopIfThawed)
+_t.stay(S.SUSPENDING, e.DrainRequested, u.StopIfThawed, when=~g.DrainHurries)
 
 for _event in (e.SandboxReleased, e.StepFailed, e.DeadlineExceeded):
     _cancel = (CANCEL,) if _event is e.DeadlineExceeded else ()
@@ -224,7 +225,8 @@ _t.refuse(S.THAWING, e.SuspendRequested, Reason.OPERATION_IN_PROGRESS, when=~g.D
 _t.stay(S.THAWING, e.SuspendRequested, u.KeepSuspend, when=~g.DrainPending & ~g.ByCommand)
 _t.refuse(S.THAWING, e.Activate, Reason.WORKER_DRAINING, when=g.DrainPending)
 _t.stay(S.THAWING, e.Activate, u.ForgetPending, when=~g.DrainPending)
-_t.stay(S.THAWING, e.DrainRequested, u.KeepDrain)
+_t.stay(S.THAWING, e.DrainRequested, u.KeepDrain, when=~g.DrainHurries)
+_t.go((S.SUSPENDING, S.THAWING), e.DrainRequested, S.STOPPING, CANCEL, STOP, when=g.DrainHurries, remember=_told_end)
 
 # ---- the end, wished for
 _t.go(S.STOPPING, e.TornDown, S.TERMINATED, ANEW, when=g.HasSuccessor, remember=(u.HoldNothing, u.ForgetPending))
@@ -329,9 +331,7 @@ _t.ignore(
 )  # fmt: skip
 _t.stay(S.ROLLING_BACK, e.DrainRequested, u.KeepDrain, when=g.EndsBackingOff & ~g.TerminatePending)
 _t.stay(S.ROLLING_BACK, e.DrainRequested, u.ForgetPending, when=~g.EndsBackingOff & g.HasSuccessor)
-_t.ignore(
-    S.ROLLING_BACK, e.DrainRequested, "it will hold nothing in a moment", when=~g.EndsBackingOff & ~g.HasSuccessor
-)
+_t.ignore(S.ROLLING_BACK, e.DrainRequested, "it holds nothing soon", when=~g.EndsBackingOff & ~g.HasSuccessor)
 _t.ignore(S.ROLLING_BACK, e.SandboxDied, "its exit is expected: it is being ended")
 _keeps_grant = g.EndsBackingOff & g.HoldsGrant
 _t.stay(S.ROLLING_BACK, e.GpuLost, u.LoseGpu, when=_keeps_grant)

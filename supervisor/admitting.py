@@ -26,6 +26,7 @@ from statemachine.reasons import Reason
 from statemachine.states import State
 from supervisor.mailbox import Adoption
 from supervisor.memory import adapt, first_memory, require_something_to_suspend
+from supervisor.observing import NOBODY
 
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
     from actors.ports import Files, Stores
     from supervisor.life import Life
+    from supervisor.observing import Observer
 
 
 SETTLE_S: Final = 30.0
@@ -130,6 +132,7 @@ class Admission:
     stores: Stores
     roster: Roster
     snapshots_of: SnapshotsOf
+    observer: Observer = NOBODY
     _turns: dict[str, anyio.Lock] = attrs.field(factory=dict, init=False)
 
     async def submit(self, data: bytes, *, base: Path) -> Admitted:
@@ -142,6 +145,15 @@ class Admission:
         Raises:
             ProblemError: every problem of it, in document order.
         """
+        began_s, is_admitted = anyio.current_time(), False
+        try:
+            admitted = await self._submit(data, base=base)
+            is_admitted = True
+        finally:
+            self.observer.judged(is_admitted=is_admitted, elapsed_s=anyio.current_time() - began_s)
+        return admitted
+
+    async def _submit(self, data: bytes, *, base: Path) -> Admitted:
         if not base.is_absolute() or "\0" in str(base):
             raise ProblemError(_no_base(base))
         assignment = await admit(data, base=base, files=self.files)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final
 
 import anyio
@@ -13,6 +14,7 @@ from statemachine.reasons import Reason
 from supervisor.control import VERSION
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
     from pathlib import Path
 
     from actors.ports import Net
@@ -35,6 +37,17 @@ async def call(net: Net, socket: Path, op: str, *, bound_s: float = 60.0, **argu
     Raises:
         ProblemError: what the worker refused or failed with; WorkerUnreachable.
     """
+    async with holding(net, socket, op, bound_s=bound_s, **arguments) as result:
+        return result
+
+
+@asynccontextmanager
+async def holding(net: Net, socket: Path, op: str, *, bound_s: float = 60.0, **arguments: Any) -> AsyncIterator[Any]:
+    """Ask the worker behind a socket as `call` does, and keep the connection while the body runs.
+
+    Raises:
+        ProblemError: what the worker refused or failed with; WorkerUnreachable.
+    """
     try:
         connection = await net.connect_unix(socket)
     except OSError as error:
@@ -42,12 +55,13 @@ async def call(net: Net, socket: Path, op: str, *, bound_s: float = 60.0, **argu
     async with connection.stream as stream:
         try:
             with anyio.fail_after(bound_s + ANSWER_MARGIN_S):
-                await stream.send(orjson.dumps({"v": VERSION, "op": op, **arguments}) + b"\n")
+                with suppress(anyio.BrokenResourceError):  # a worker that refuses who asks has answered and closed
+                    await stream.send(orjson.dumps({"v": VERSION, "op": op, **arguments}) + b"\n")
                 answer = await _receive_line(stream)
         except (anyio.EndOfStream, anyio.BrokenResourceError, TimeoutError, OSError) as error:
             what = "it closed the connection" if not isinstance(error, TimeoutError) else "it does not answer"
             raise ProblemError(_unreachable(socket, what)) from error
-    return _result(socket, answer)
+        yield _result(socket, answer)
 
 
 async def _receive_line(stream: Any) -> bytes:

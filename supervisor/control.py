@@ -2,7 +2,8 @@
 
 Every connection has bounds: the length of a line, the time until a line is whole, and how many connections there are;
 beyond that the one that has been silent longest is closed, so that idle clients never lock out one that asks, nor do
-those who have gone before their answer; only when all wait for an answer is a new one turned away.
+those who have gone before their answer; only when all wait for an answer is a new one turned away. Who may not ask
+(`supervisor.peers`) is told so and closed, before anything is read, and takes nobody's place.
 Source: DESIGN, "CLI".
 """
 
@@ -11,6 +12,7 @@ from __future__ import annotations
 import enum
 import math
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -23,6 +25,7 @@ from actors import strict_json
 from actors.codec import CodecError, loads
 from statemachine.problem import Problem, ProblemError, Step
 from statemachine.reasons import Reason
+from supervisor.peers import Pace, Peers, refusal_of
 from supervisor.status import problem_json
 from supervisor.step_runner import internal
 
@@ -40,10 +43,30 @@ ANSWER_TIMEOUT_S: Final = 30.0
 """A client that does not take its answer by then is closed."""
 CLOSE_TIMEOUT_S: Final = 1.0
 CONNECTIONS_MAX: Final = 512
+REFUSALS_MAX: Final = 16
+"""How many who may not ask are being told so at a time; the others are closed without a word."""
+REFUSED_UIDS_TOLD_MAX: Final = 64
+"""How many of them the log names."""
 CHUNK_BYTES: Final = 1 << 16
 
 Operation = Callable[[dict[str, Any]], Awaitable[Any]]
 _E = TypeVar("_E", bound=enum.StrEnum)
+
+
+@attrs.frozen(kw_only=True)
+class Held:
+    """An operation's result that holds for as long as its client keeps the connection and says no more.
+
+    Attributes:
+        result: the answer.
+        until: ends it sooner.
+        ended: is awaited then, whatever ended it, and never cancelled; it has a bound of its own.
+    """
+
+    result: Any
+    until: anyio.Event
+    ended: Callable[[], Awaitable[None]]
+
 
 _log = structlog.get_logger("greenroom.control")
 
@@ -64,22 +87,46 @@ class ControlServer:
     ports: Ports
     path: Path
     operations: dict[str, Operation]
+    peers: Peers = attrs.field(factory=Peers)
     listening: anyio.Event = attrs.field(factory=anyio.Event)
     _clients: dict[int, _Client] = attrs.field(factory=dict, init=False)
     _number: int = attrs.field(default=0, init=False)
+    _pace: Pace = attrs.field(factory=Pace, init=False)
+    _refusing: int = attrs.field(default=0, init=False)
+    _refused_uids: set[int] = attrs.field(factory=set, init=False)
 
     async def run(self) -> None:
         """Accept and serve."""
-        async with self.ports.net.listen_unix(self.path) as listener, anyio.create_task_group() as group:
+        listening = self.ports.net.listen_unix(self.path, mode=self.peers.socket_mode)
+        async with listening as listener, anyio.create_task_group() as group:
             self.listening.set()
             while True:
                 connection = await listener.accept()
-                if self._make_room():
+                if not self.peers.may_ask(connection.peer):
+                    group.start_soon(self._turn_away, connection)
+                elif self._make_room():
                     self._number += 1
                     client = self._clients[self._number] = _Client(connection)
                     group.start_soon(self._serve, self._number, client)
                 else:
                     await _close(connection)
+
+    async def _turn_away(self, connection: Connection) -> None:
+        """Tell somebody who may not ask, and close."""
+        uid = connection.peer.uid
+        if uid not in self._refused_uids and len(self._refused_uids) < REFUSED_UIDS_TOLD_MAX:
+            self._refused_uids.add(uid)
+            _log.warning("refused", reason=str(Reason.PEER_REFUSED), uid=uid, pid=connection.peer.pid)
+        self._refusing += 1
+        try:
+            if self._refusing <= REFUSALS_MAX:
+                with anyio.move_on_after(CLOSE_TIMEOUT_S):
+                    await connection.stream.send(orjson.dumps(_refusal(refusal_of(connection.peer))) + b"\n")
+        except (anyio.BrokenResourceError, OSError):
+            return  # it did not wait for it
+        finally:
+            self._refusing -= 1
+            await _close(connection)
 
     def _make_room(self) -> bool:
         """Close one when there are too many: who has been silent longest, or has gone without waiting for its answer.
@@ -123,13 +170,32 @@ class ControlServer:
             line = await _read_line(stream, buffer)
             client.scope.deadline = math.inf
             if line is not None:
+                await self._pace.turn(client.connection.peer.uid)
                 client.working = True
-                await _send(client, await self._answer(line))
+                await self._answer_to(client, line)
                 client.working = False
                 # The order is that of the last answer.
                 self._clients[number] = self._clients.pop(number)
             elif len(buffer) > LINE_LIMIT_BYTES:
                 await _send(client, _refusal(_invalid(f"a line has at most {LINE_LIMIT_BYTES} bytes")))
+
+    async def _answer_to(self, client: _Client, line: bytes) -> None:
+        answer = await self._answer(line)
+        held = answer.get("result")
+        if not isinstance(held, Held):
+            await _send(client, answer)
+            return
+        try:
+            await _send(client, {**answer, "result": held.result})
+            client.scope.deadline = math.inf
+            async with anyio.create_task_group() as waiting:
+                waiting.start_soon(_cancel_when_set, held.until, waiting.cancel_scope)
+                with suppress(anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError, OSError):
+                    await client.connection.stream.receive(1)
+                waiting.cancel_scope.cancel()
+        finally:
+            with anyio.CancelScope(shield=True):
+                await held.ended()
 
     async def _answer(self, line: bytes) -> dict[str, Any]:
         try:
@@ -147,6 +213,11 @@ class ControlServer:
             known = ", ".join(sorted(self.operations))
             raise ProblemError(_invalid(f"there is no operation {name!r}; there are {known}"))
         return operation
+
+
+async def _cancel_when_set(event: anyio.Event, scope: anyio.CancelScope) -> None:
+    await event.wait()
+    scope.cancel()
 
 
 def _refusal(*problems: Problem) -> dict[str, Any]:

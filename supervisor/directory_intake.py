@@ -14,6 +14,7 @@ read ends nothing (IntakeUnreadable), and when it is back, or has been exchanged
 
 from __future__ import annotations
 
+import errno
 import hashlib
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -33,11 +34,12 @@ from statemachine.states import State
 from statemachine.wording import file_label
 from supervisor.admitting import Effect
 from supervisor.followed import followed_before, note_followed
+from supervisor.shared_scans import SharedScans
 from supervisor.status import problem_json
 from supervisor.step_runner import internal
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable
+    from collections.abc import Collection, Iterable
     from pathlib import Path
 
     from anyio.abc import TaskGroup
@@ -54,6 +56,9 @@ DIRECTORY: Final = "."
 """The name under which a problem with the directory itself stands in the status."""
 RETRY_S: Final = 5.0
 """How often an unreadable directory is tried again, and a file that may be right by now, besides when they change."""
+FILES_MAX: Final = 10_000
+"""Documents in the directory: ten times as many as a worker has actors. More are none of them looked at, as if the
+directory could not be read, and nobody is ended."""
 SCANS_MAX: Final = 4
 """Scans of exchanges side by side: with one alone, a file that takes its time would hold up the next exchange."""
 NAME_LIMIT_BYTES: Final = 255
@@ -79,29 +84,6 @@ class _Seen:
     uid: str | None
 
 
-@attrs.define
-class SharedScans:
-    """Scans that all who ask for one at the same time share.
-
-    When half of a thousand files go at once, a scan for each of them would keep the worker busy for minutes.
-    """
-
-    _turn: anyio.Lock = attrs.field(factory=anyio.Lock, init=False)
-    _begun: int = attrs.field(default=0, init=False)
-    _ended: int = attrs.field(default=0, init=False)
-    _succeeded: bool = attrs.field(default=False, init=False)
-
-    async def one(self, scan: Callable[[], Awaitable[bool]]) -> bool:
-        """What a scan that begins from now on says."""
-        wanted = self._begun + 1
-        async with self._turn:
-            if self._ended < wanted:
-                self._begun += 1
-                self._succeeded = await scan()
-                self._ended = self._begun
-            return self._succeeded
-
-
 @attrs.define(kw_only=True)
 class DirectoryIntake:
     """Follows one directory until it is cancelled."""
@@ -121,6 +103,7 @@ class DirectoryIntake:
     """Uids that no file names any more, each with its countdown."""
     _has_hope: anyio.Event = attrs.field(factory=anyio.Event, init=False)
     """Set while there may be a refused file that is right by now."""
+    _asked: anyio.Event = attrs.field(factory=anyio.Event, init=False)
     _retries: bool = attrs.field(default=False, init=False)
     _rescans: SharedScans = attrs.field(factory=SharedScans, init=False)
     _scans: anyio.CapacityLimiter = attrs.field(factory=lambda: anyio.CapacityLimiter(SCANS_MAX), init=False)
@@ -131,13 +114,24 @@ class DirectoryIntake:
             await self._forget_refusals()
             self._admitted.update(await followed_before(self.ports.files, self.state_dir, self.directory))
             group.start_soon(self._judge_again)
+            group.start_soon(self._look_when_asked, group)
             group.start_soon(self._follow, frozenset[str](), group)
             async for names in changes:
                 group.start_soon(self._follow, names, group)
 
+    def look_again(self) -> None:
+        """Look at every file soon, as if the directory had been exchanged."""
+        self._asked.set()
+
+    async def _look_when_asked(self, group: TaskGroup) -> None:
+        while True:
+            await self._asked.wait()
+            self._asked = anyio.Event()
+            await self._follow(frozenset(), group)
+
     async def _follow(self, names: frozenset[str], group: TaskGroup) -> None:
         """A batch of changes; an empty one, and one of an exchange, is about everything."""
-        if not names or any(name.startswith(EXCHANGED) for name in names):
+        if not names or self._would_be_too_many(names) or any(name.startswith(EXCHANGED) for name in names):
             self._missing.clear()
             if self._scans.statistics().tasks_waiting:
                 return  # the scan that waits for its place will see this too
@@ -149,6 +143,10 @@ class DirectoryIntake:
             # Where somebody waits for his turn already, he will look after this change too.
             await self._look_at(name for name in changed if not self._is_awaited(name))
         self._count_down(group)
+
+    def _would_be_too_many(self, names: frozenset[str]) -> bool:
+        known: tuple[Collection[str], ...] = (self._seen, self._changed, self._turns, names)
+        return sum(map(len, known)) > FILES_MAX and len(set[str]().union(*known)) > FILES_MAX
 
     async def _retry(self, group: TaskGroup) -> None:
         """An unreadable directory may become readable without an event."""
@@ -184,7 +182,7 @@ class DirectoryIntake:
 
     async def _list(self) -> tuple[str, ...] | None:
         try:
-            names = await self.ports.files.list_directory(self.directory)
+            names = _documents(await self.ports.files.list_directory(self.directory))
         except OSError as error:
             problem = Problem(
                 step=Step.ADMISSION,
@@ -199,7 +197,7 @@ class DirectoryIntake:
         if self.worker.refused.pop(DIRECTORY, None):
             self._missing.clear()
             _log.info("readable", file=str(self.directory))
-        return tuple(filter(_is_document, names))
+        return names
 
     # ---- one file
 
@@ -284,6 +282,7 @@ class DirectoryIntake:
         if self.worker.refused.get(label) == problems:
             return  # told already
         self.worker.refused[label] = problems
+        self.worker.observer.refused(problems)
         for problem in problems:
             _log.warning(
                 "refused", file=label, reason=str(problem.reason), subject=problem.subject, message=problem.message
@@ -358,6 +357,18 @@ def _refusal_name(name: str) -> str:
         begins = raw[:BEGINNING_BYTES].decode("utf-8", "ignore")
         name = f"{begins}-{hashlib.sha256(raw).hexdigest()[:DIGEST_DIGITS]}"
     return f"{name}.json"
+
+
+def _documents(names: Iterable[str]) -> tuple[str, ...]:
+    """Those that are documents.
+
+    Raises:
+        OSError: EOVERFLOW when they are too many.
+    """
+    found = tuple(filter(_is_document, names))
+    if len(found) > FILES_MAX:
+        raise OSError(errno.EOVERFLOW, f"it has {len(found)} documents, more than {FILES_MAX}")
+    return found
 
 
 def _is_document(name: str) -> bool:

@@ -16,6 +16,7 @@ from actors.gpu.detection import judge, look_for_nodes, require_nodes
 from actors.gpu.inventory import Inventory
 from actors.gpu.partition import Claim, Pool, Ticket, admit, grant, lost_grants, release
 from actors.gpu.view import SILENT, NvmlAnswers, unanswered
+from actors.gpu.xids import XidPolicy, class_of
 from actors.steps.partition import claims_by_container
 from statemachine.events import GpuLost
 from statemachine.problem import Problem, ProblemError, Step
@@ -29,15 +30,21 @@ if TYPE_CHECKING:
     from actors.assignment import WorkerAssignment
     from actors.gpu.desk import KeptSpec, SpecFacts
     from actors.gpu.detection import Detected, Seen
+    from actors.gpu.inventory import Gpu
     from actors.gpu.partition import Grant, Loss
     from actors.gpu.view import View
     from actors.ports import DriverPlaces, Files, Ports
     from supervisor.settings import Settings
+    from supervisor.spec_keeper import SpecCounts
+    from supervisor.xid_reports import XidReports
 
 FIRST_WORD_S: Final = 20.0
 """How long NVML may take for its first answer; without persistence mode it takes seconds."""
 NEXT_WORD_S: Final = 8.0
 """How long it may take for one in Partitioning, which has 10 s: the monitor may just have been replaced."""
+
+XIDS_AGAIN_S: Final = 1.0
+"""How long after holders were told of XIDs they are told of the next ones, which are told together."""
 
 LOOK_S: Final = 0.02
 """How long a look at the device nodes counts for the next steps; what is injected is looked at once more anyway."""
@@ -61,6 +68,21 @@ class Watch(Protocol):
         """Wait until the view is another one than this."""
         ...
 
+    @property
+    def xids(self) -> XidReports:
+        """The XIDs that came."""
+        ...
+
+    @property
+    def used_bytes(self) -> Mapping[str, int]:
+        """How much of each GPU's memory is in use, as NVML has told it last."""
+        ...
+
+    @property
+    def replaced(self) -> int:
+        """How many monitors were replaced."""
+        ...
+
     async def run(self) -> None:
         """Listen, until this is cancelled."""
         ...
@@ -68,6 +90,11 @@ class Watch(Protocol):
 
 class Keeper(Protocol):
     """The CDI spec."""
+
+    @property
+    def counts(self) -> SpecCounts:
+        """What came of it so far, and what goes on now."""
+        ...
 
     def start(self, inventory: Inventory, driver: str) -> None:
         """Have it made, for whoever will ask."""
@@ -179,6 +206,12 @@ class WorkerGpus:
 
     # ---- what the worker asks
 
+    def used_bytes(self, uid: str) -> int | None:
+        """How much memory is in use on the GPUs that an actor holds; None when it holds none, or NVML does not tell."""
+        held = [gpu for grant in self.grants(uid) for gpu in grant.gpus]
+        told = [self._watch.used_bytes.get(gpu) for gpu in held]
+        return sum(each for each in told if each is not None) if told and None not in told else None
+
     def keep(self, uid: str, grants: Sequence[Grant], spec: SpecFacts) -> bool:
         """Book what an actor holds since an earlier life of the worker; whether it can: no GPU has two holders.
 
@@ -217,16 +250,22 @@ class WorkerGpus:
         self.pool = admit(self.pool, inventory, assignment.uid, claims)
         return True
 
-    async def run(self, tell: Callable[[str, GpuLost], Awaitable[None]]) -> None:
+    async def run(
+        self,
+        tell: Callable[[str, GpuLost], Awaitable[None]],
+        tell_trouble: Callable[[str, Problem, int], Awaitable[None]],
+    ) -> None:
         """Watch the GPUs until this is cancelled.
 
         Args:
             tell: tells an actor that a GPU which it holds is lost.
+            tell_trouble: tells an actor of a trouble that came so often, and with which it runs on.
         """
         async with anyio.create_task_group() as group:
             group.start_soon(self._watch.run, name="gpus:watch")
             group.start_soon(self._keeper.run, name="gpus:spec")
             group.start_soon(self._look_ahead, name="gpus:first look")
+            group.start_soon(self._tell_xids, tell_trouble, name="gpus:xids")
             while True:
                 view = self._watch.view
                 if isinstance(view, NvmlAnswers):  # that NVML does not answer says nothing of any one GPU
@@ -241,6 +280,24 @@ class WorkerGpus:
                     self._told.add((uid, loss.uuid))
                     _log.warning("gpu_lost", actor=uid, gpu=loss.uuid, path=loss.path, cause=loss.why)
                     await tell(uid, _lost(uid, loss))
+
+    async def _tell_xids(self, tell: Callable[[str, Problem, int], Awaitable[None]]) -> None:
+        """Tell the holder of a GPU of its XIDs; one that loses the GPU is told as its loss."""
+        while True:
+            for gpu, xid, count in await self._watch.xids.untold():
+                holder = self.pool.holders.get(gpu)
+                if holder is not None and class_of(xid).policy is not XidPolicy.LOSE:
+                    await tell(holder.uid, self._reported(gpu, xid), count)
+            await anyio.sleep(XIDS_AGAIN_S)
+
+    def _reported(self, uuid: str, xid: int) -> Problem:
+        gpu = self._known.gpu(uuid) if self._known is not None else None
+        path, row = uuid if gpu is None else gpu.path, class_of(xid)
+        message = f"XID {xid} of {path} ({uuid}): {row.what}"
+        if row.policy is XidPolicy.WITHHOLD:
+            message += "; nobody else is granted it until it has been well for long"
+        subject = f"{path} XID {xid}"
+        return Problem(step=Step.SUPERVISE, reason=Reason.GPU_ERROR_REPORTED, subject=subject, message=message)
 
     async def _look_ahead(self) -> None:
         """From the worker's start on, once NVML answers: have the CDI spec made, so that no actor waits for it."""
@@ -273,13 +330,24 @@ class WorkerGpus:
                 "path": gpu.path,
                 "pciBusId": gpu.pci_bus_id,
                 "model": gpu.model,
-                "state": "Lost" if gpu.lost is not None else "Held" if gpu.uuid in holders else "Free",
+                "state": _state(gpu, seen, holders),
                 "lost": gpu.lost,
+                "withheld": seen.withheld.get(gpu.uuid),
+                "xids": self._watch.xids.as_json(gpu.uuid),
                 "holder": attrs.asdict(holders[gpu.uuid]) if gpu.uuid in holders else None,
             }
             for gpu in seen.gpus
             if gpu.uuid in found
         ]
+
+    @property
+    def watch(self) -> Watch:
+        """NVML's word, as it comes."""
+        return self._watch
+
+    def spec_counts(self) -> SpecCounts:
+        """What came of the CDI spec so far, and what goes on now."""
+        return self._keeper.counts
 
     def problems(self) -> tuple[Problem, ...]:
         """What keeps the GPUs from being granted, as far as it is known."""
@@ -300,6 +368,15 @@ def desk_of(ports: Ports, settings: Settings) -> WorkerGpus:
     specs: dict[str, str] = {}
     keeper = spec_keeper_of(ports, settings, in_use=specs.values)
     return WorkerGpus(files=ports.files, places=places, watch=watch, keeper=keeper, specs=specs)
+
+
+def _state(gpu: Gpu, seen: Inventory, holders: Collection[str]) -> str:
+    """As it is to whoever would be granted it."""
+    if gpu.lost is not None:
+        return "Lost"
+    if gpu.uuid in holders:
+        return "Held"
+    return "Lost" if gpu.uuid in seen.withheld else "Free"
 
 
 def _of_step(error: ProblemError, step: Step) -> ProblemError:

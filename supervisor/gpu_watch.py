@@ -11,10 +11,14 @@ from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Final
 
 import anyio
+import attrs
 import structlog
 
-from actors.gpu.facts import FactError, XidFact, decode_lines, is_of_nvml
-from actors.gpu.view import SILENT, NvmlFails, after, after_monitor_ended
+from actors.gpu.facts import FactError, MemoryFact, XidFact, decode_lines, is_of_nvml
+from actors.gpu.quarantine import Quarantine
+from actors.gpu.view import SILENT, NvmlAnswers, NvmlFails, after, after_monitor_ended
+from actors.gpu.xids import XidPolicy, class_of
+from supervisor.xid_reports import XidReports
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -49,6 +53,10 @@ class GpuWatch:
         on_xid: is called with each XID, once the view is what comes of it.
         first_word_s: how long a monitor may take for its first word.
         silence_s: how long it may be silent afterwards.
+
+    Attributes:
+        xids: the XIDs that came.
+        replaced: how many monitors were replaced.
     """
 
     def __init__(
@@ -65,7 +73,11 @@ class GpuWatch:
         self._on_xid = on_xid
         self._first_word_s = first_word_s
         self._silence_s = silence_s
+        self.xids = XidReports()
+        self.replaced = 0
+        self.used_bytes: dict[str, int] = {}
         self._view: View = SILENT
+        self._quarantine = Quarantine()
         self._asked = anyio.Event()
         # Whether the monitor that runs now has spoken on NVML as a whole, and whether its last such word was an error.
         self._has_spoken = False
@@ -107,6 +119,7 @@ class GpuWatch:
             why = await self._listen_to_one()
             if anyio.current_time() - began_s >= _GOOD_LIFE_S:
                 delay_s = _DELAY_MIN_S
+            self.replaced += 1
             _log.warning("gpu_monitor_replaced", why=why, in_s=delay_s)
             self._end_of_one(why)
             await anyio.sleep(delay_s)
@@ -146,9 +159,13 @@ class GpuWatch:
                 limit_s, heard_s = self._silence_s, anyio.current_time()
 
     def _take(self, fact: Fact) -> None:
+        if isinstance(fact, MemoryFact):
+            self.used_bytes[fact.gpu] = fact.used_bytes  # changes all the time, and is news to nobody
+            return
         if isinstance(fact, XidFact):
-            _log.warning("xid", gpu=fact.gpu, xid=fact.xid)
-        view = after(self._view, fact)
+            self._tell_xid(fact)
+        view = self._withheld(after(self._view, fact), fact)
+        self._forget_memory(view)
         is_word = is_of_nvml(fact)
         if is_word:
             self._has_failed = isinstance(view, NvmlFails)
@@ -156,10 +173,37 @@ class GpuWatch:
         if isinstance(fact, XidFact):
             self._on_xid(fact)
 
+    def _tell_xid(self, fact: XidFact) -> None:
+        count = self.xids.add(fact, anyio.current_time())
+        if count:
+            row = class_of(fact.xid)
+            _log.warning("xid", gpu=fact.gpu, xid=fact.xid, policy=str(row.policy), count=count, message=row.what)
+
+    def _withheld(self, view: View, fact: Fact) -> View:
+        """The view in which nobody new is granted what was ill not long ago."""
+        now_s = anyio.current_time()
+        if isinstance(view, NvmlFails):
+            self._quarantine = self._quarantine.after_silence(now_s)
+            return view
+        if isinstance(fact, XidFact) and class_of(fact.xid).policy is XidPolicy.WITHHOLD:
+            known = None if fact.gpu is None else view.inventory.gpu(fact.gpu)
+            if known is not None:
+                self._quarantine = self._quarantine.after_doubt(known.uuid, f"XID {fact.xid}", now_s)
+        self._quarantine = self._quarantine.after_look(view.inventory, now_s)
+        inventory = view.inventory.withholding(self._quarantine.withheld(now_s))
+        return view if inventory is view.inventory else attrs.evolve(view, inventory=inventory)
+
+    def _forget_memory(self, view: View) -> None:
+        """Of a GPU that tells nothing any more."""
+        inventory = view.inventory.gpus if isinstance(view, NvmlAnswers) else ()
+        told = {gpu.uuid for gpu in inventory if gpu.lost is None}
+        self.used_bytes = {uuid: used for uuid, used in self.used_bytes.items() if uuid in told}
+
     def _end_of_one(self, why: str) -> None:
         # A monitor that said why NVML fails and then ended did so for another one to try: that is still why.
         view = self._view if self._has_failed else after_monitor_ended(self._view, why)
         self._has_failed = False
+        self._forget_memory(view)
         self._replace(view, has_spoken=False)
 
     def _replace(self, view: View, *, has_spoken: bool) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import enum
 import math
+from functools import partial
 from typing import TYPE_CHECKING
 
 import anyio
@@ -27,7 +28,9 @@ from statemachine.updates import KeepStored
 from supervisor.chronicle import Chronicle
 from supervisor.cleanups import Cleanups
 from supervisor.mailbox import Adoption, ClosedMailboxError, Letter, Mailbox
-from supervisor.refusals import draining, terminated
+from supervisor.notices import Notices
+from supervisor.observing import NOBODY
+from supervisor.refusals import draining, not_suspended, out_of_time, terminated
 from supervisor.step_runner import Performer, RunningStep, StepRunner, internal
 from supervisor.watching import Watching
 
@@ -39,6 +42,7 @@ if TYPE_CHECKING:
     from actors.journal import Journal, Mark
     from actors.runsc.reclaiming import Survivor
     from statemachine.events import Event
+    from supervisor.observing import Observer
 
 _log = structlog.get_logger("greenroom.life")
 
@@ -67,6 +71,7 @@ class Life:
         on_change: Callable[[Life], Awaitable[None]],
         now_s: Callable[[], float],
         source: Snapshot | None = None,
+        observer: Observer = NOBODY,
     ) -> None:
         """`source` is the snapshot that the assignment names, if it names one."""
         self.assignment = assignment
@@ -76,9 +81,14 @@ class Life:
         self.follows = False
         self.ended, self.has_come = anyio.Event(), anyio.Event()
         self._changed: anyio.Event | None = None
+        self.notices = Notices(now_s)
         self._performer, self._on_change, self._now_s = performer, on_change, now_s
+        self._telling = anyio.Lock(fast_acquire=True)
         self._mailbox = Mailbox()
-        self._steps = StepRunner(performer=performer, answer=self._answered)
+        self._observer = observer
+        self._steps = StepRunner(
+            performer=performer, answer=self._answered, ended=partial(observer.step_ended, assignment.uid)
+        )
         self._watching = Watching(performer, self.feed)
         self._deadline_at: float = math.inf
         self._cleanups = Cleanups(self.feed)
@@ -90,6 +100,11 @@ class Life:
     def uid(self) -> str:
         """The actor's uid."""
         return self.assignment.uid
+
+    @property
+    def waiting(self) -> int:
+        """How many events wait to be taken."""
+        return len(self._mailbox)
 
     @property
     def rests(self) -> bool:
@@ -115,11 +130,14 @@ class Life:
 
     async def drain(self, on_drain: OnDrain) -> None:
         """Ask it to end because the worker does, and wait until it holds nothing of the worker any more."""
+        problem = out_of_time() if on_drain is OnDrain.STOP_NOW else draining()
+        request = e.DrainRequested(on_drain=on_drain, problem=problem)
         # Answered, and not only queued: what was asked of a resting actor before this may be about to make it run.
         with contextlib.suppress(ProblemError):
-            await self.ask(e.DrainRequested(on_drain=on_drain, problem=draining()))
-        while self.actor.state not in INACTIVE and not self.ended.is_set():
-            await self.changed()
+            await self.ask(request)
+            while self.actor.state not in INACTIVE and not self.ended.is_set():
+                await self.changed()
+            await self.ask(request)  # once more, which is answered when it has told of its rest on disk, too
 
     async def ask(self, event: Event, adoption: Adoption | None = None) -> Outcome:
         """Queue a request and wait until the machine has answered it (not until it is fulfilled).
@@ -179,7 +197,7 @@ class Life:
                 await self._enter(begin(self.actor), None, children)
             case Entrance.AT_REST:
                 await self._chronicle.rebase(self.actor, since_s=self.since_s)
-                await self._on_change(self)
+                await self._tell()
             case _:
                 await self._chronicle.rebase(self.actor, since_s=self.since_s)
                 await self._take_safely(Letter(entrance), children)
@@ -188,10 +206,11 @@ class Life:
         """For a life that had ended before, or could not begin: it takes nothing."""
         self._close()
 
-    def give_up_successor(self, problem: Problem) -> None:
-        """For a life that is over: nothing follows on it, and this is why."""
+    async def give_up_successor(self, problem: Problem) -> None:
+        """For a life that is over: nothing follows on it, and this is why. On disk too, where its status says so."""
         self.begins_anew = False
         self.actor = attrs.evolve(self.actor, problem=problem)
+        await self._chronicle.rebase(self.actor, since_s=self.since_s)
         self._announce()
 
     def note_stored(self, event: e.SnapshotUploaded) -> None:
@@ -280,7 +299,7 @@ class Life:
         self._log = _log.bind(actor=self.uid, generation=self.assignment.generation)
         self._chronicle.tell_to(self._log)
         self._log.info("adopted", desired_state=str(self.assignment.desired_state))
-        await self._on_change(self)
+        await self._tell()
         return outcome
 
     async def _enter(
@@ -288,6 +307,8 @@ class Life:
     ) -> None:
         """Write a transition down, tell it, perform its commands."""
         before, self.actor = self.actor, transition.actor
+        if before.state in INACTIVE and self.actor.state not in INACTIVE:
+            self.notices.clear()
         # Together with the state: whoever sees Terminated sees whether it is the end.
         self.begins_anew = any(isinstance(command, c.BeginAnew) for command in transition.commands)
         self.follows = any(isinstance(command, c.FollowPending) for command in transition.commands)
@@ -297,21 +318,34 @@ class Life:
         if event is not None:
             await self._chronicle.record(before, event, transition, since_s=self.since_s)
         self._chronicle.tell(before, self.actor, event)
+        self._observer.entered(self.uid, before, self.actor, event)
         # Who waits for rest, or has asked, finds the file written. From step to step the step goes first: the two syncs
         # of the file would make every start that much later.
         tells_first = self.rests or not (event is None or isinstance(event, e.ANSWERS))
         if tells_first:
-            await self._on_change(self)
+            await self._tell()
         self._announce()
         if answered is not None:
             answered.set()
         for command in transition.commands:
             await self._perform(command, children)
         if not tells_first:
-            await self._on_change(self)
+            await self._tell()
         if self.actor.state in RESTING and self._mailbox.is_empty:
             await self._chronicle.compact(self.actor, since_s=self.since_s)
         self._cleanups.see_to(self.actor, children, self._log)
+
+    async def tell_trouble(self, problem: Problem, count: int = 1) -> None:
+        """Tell of a trouble that came so often, and with which the actor runs on."""
+        self._observer.troubled(self.uid, problem, count)
+        if not self.ended.is_set() and self.notices.add(problem, count):
+            self._log.warning("notice", reason=str(problem.reason), subject=problem.subject, message=problem.message)
+            await self._tell()
+
+    async def _tell(self) -> None:
+        # In turn: what was told first must not be written last.
+        async with self._telling:
+            await self._on_change(self)
 
     async def mark(self, mark: Mark) -> None:
         """Journal a progress mark of the running step; never the step's trouble when it cannot be."""
@@ -353,7 +387,7 @@ class Life:
             case Pending.DRAIN_BY_SUSPEND:
                 return e.DrainRequested(on_drain=OnDrain.SUSPEND, problem=draining())
             case Pending.DRAIN_BY_STOP:
-                return e.DrainRequested(on_drain=OnDrain.STOP, problem=draining())
+                return e.DrainRequested(on_drain=OnDrain.STOP, problem=not_suspended(self.actor.problem))
 
     def source_now(self) -> Snapshot | None:
         """The snapshot that a request to run would restore now; None is a cold start."""

@@ -67,6 +67,9 @@ class Mailbox:
         self._is_closed = False
         self._moved: anyio.Event | None = None
 
+    def __len__(self) -> int:
+        return len(self._letters)
+
     @property
     def is_empty(self) -> bool:
         """Whether nothing waits."""

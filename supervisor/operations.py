@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Final
 import anyio
 
 from statemachine.actor import By, OnDifference, Pending
+from statemachine.catalogue import CATALOGUE
 from statemachine.events import Activate, StopRequested, SuspendRequested
 from statemachine.machine import Refused
 from statemachine.problem import Problem, ProblemError, Step
 from statemachine.reach import can_come
-from statemachine.reasons import CATALOGUE, Reason
+from statemachine.reasons import Reason
 from statemachine.states import State
 
 if TYPE_CHECKING:

@@ -87,6 +87,7 @@ async def recover(ports: Ports, state_dir: StateDir, worker: Worker, found: Surv
                 await _recover_safely(ports, state_dir, worker, uid, ())
     for uid in found.alive.keys() - set(uids):
         await _end_survivors(ports, state_dir, worker, found.alive[uid])
+    await worker.cgroups.sweep(ports, state_dir.sandboxes)
 
 
 async def _recover_safely(
@@ -113,7 +114,7 @@ async def end_leftovers(ports: Ports, state_dir: StateDir) -> None:
 async def _end(ports: Ports, state_dir: StateDir, leftovers: Sequence[Leftover]) -> list[str]:
     """End activations; returns the names of those of which something is still there, which is told."""
     left: list[str] = []
-    await _kill_at_once(ports, leftovers)
+    await kill_at_once(ports, leftovers)
     for leftover in leftovers:
         try:
             await end_activation(ports.processes, ports.files, state_dir.activation(leftover.activation))
@@ -125,7 +126,7 @@ async def _end(ports: Ports, state_dir: StateDir, leftovers: Sequence[Leftover])
     return left
 
 
-async def _kill_at_once(ports: Ports, leftovers: Sequence[Leftover]) -> None:
+async def kill_at_once(ports: Ports, leftovers: Sequence[Leftover]) -> None:
     """Kill every process of every activation before any is cleared away.
 
     To end an activation means to look at every process of the machine, more than once: with some thousand of them, one

@@ -1,16 +1,14 @@
 """`greenroom run`: the whole life of a worker, from the lock on its state directory to its last actor's end.
 
 Signal handlers stand before anything else. One scope owns every task. A SIGTERM or SIGINT drains: new work is refused,
-every actor is asked to end, and the worker leaves when all have, or when the drain's deadline is over.
+every actor comes to rest (`supervisor.draining`), and the worker leaves (`supervisor.leaving`) before its deadline.
 """
 
 from __future__ import annotations
 
-import errno
 import signal
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import anyio
@@ -20,93 +18,144 @@ from actors.layout import StateDir
 from statemachine.actor import OnDifference
 from statemachine.problem import Problem, ProblemError, Step
 from statemachine.reasons import Reason
-from statemachine.states import INACTIVE, State
+from statemachine.states import State
 from supervisor import control, operations
 from supervisor.admitting import Admission
+from supervisor.asked_by_signal import REQUESTS, answer_signals
+from supervisor.cgroups import take_in_hand
 from supervisor.control import ControlServer
 from supervisor.directory_intake import DirectoryIntake
+from supervisor.draining import drain
 from supervisor.gpu_desk import desk_of
-from supervisor.log_reading import read_log
-from supervisor.recovering import end_leftovers, recover
+from supervisor.health import CONTROL, INTAKE, Health
+from supervisor.host.background import open_background
+from supervisor.http_pages import serving_pages
+from supervisor.inbox import SignalInbox
+from supervisor.leaving import leaving_nothing
+from supervisor.looking_on import LookingOn
+from supervisor.metrics.exposing import Metrics
+from supervisor.peers import Peers
+from supervisor.recovering import recover
+from supervisor.refusals import no_socket
+from supervisor.reloading import Reloading
 from supervisor.runtime import look_at_runtime
-from supervisor.status import worker_status
+from supervisor.shutdown import Phase, Shutdown
 from supervisor.surveying import survey
+from supervisor.usage import measured_status, measured_worker_status
 from supervisor.worker import Worker
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
 
     from anyio.abc import TaskGroup
 
     from actors.ports import Ports
     from statemachine.events import GpuLost
+    from supervisor.left import Left
+    from supervisor.log_hearing import LogWorld
+    from supervisor.observing import Observer
+    from supervisor.reloading import SettingsSource
     from supervisor.settings import Settings
     from supervisor.surveying import Survey
 
-SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, *REQUESTS)
 """What a worker handles, from before it holds anything until it has left everything."""
 WAIT_MAX_S = 24 * 3600.0
-LEFTOVERS_S = 30.0
-"""How long the end of what a drain left may take."""
-
 _log = structlog.get_logger("greenroom.run")
 
 
-async def run_worker(ports: Ports, settings: Settings) -> None:
+async def run_worker(
+    ports: Ports,
+    settings: Settings,
+    *,
+    source: SettingsSource | None = None,
+    tell_left: Callable[[Left], None] = lambda _left: None,
+    log_world: LogWorld | None = None,
+) -> None:
     """Run a worker until it is asked to end and has ended.
 
+    Args:
+        ports: the world.
+        settings: what it is started with.
+        source: where they came from, to be read anew at SIGHUP; None when there is no file of settings.
+        tell_left: is told at the end what became of every actor.
+        log_world: what keeping the containers' logs needs; None keeps none within bounds, and tells none.
+
     Raises:
-        ProblemError: it cannot start: StateDirInUse, StateUnwritable, RuntimeUnavailable, RuntimeTooOld; or it has
-            ended and something of a sandbox may be left: ProcessesUnreadable, StepDeadlineExceeded.
+        ProblemError: it cannot start: StateDirInUse, StateUnwritable, RuntimeUnavailable, RuntimeTooOld,
+            CgroupUnavailable; or it has ended and something of a sandbox may be left: ProcessesUnreadable,
+            StepDeadlineExceeded; or it has drained, and not all in time: StepDeadlineExceeded, SnapshotNotUploaded.
     """
-    state_dir = StateDir(settings.state_dir)
+    state_dir, shutdown = StateDir(settings.state_dir), Shutdown(settings.drain_timeout_s)
+    requests, health = SignalInbox(), Health(shutdown)
+    metrics = Metrics(ports, state_dir, health)
     async with (
         ports.signals.receive(*SIGNALS) as signals,
+        _listening(signals, shutdown, requests),
         _held(ports, settings, state_dir),
+        serving_pages(ports, settings, health, metrics),
     ):
         runtime = await look_at_runtime(ports, settings)
-        async with _leaving_no_sandbox(ports, state_dir), anyio.create_task_group() as scope:
-            gpus = desk_of(ports, settings)
-            worker = Worker(
-                ports=ports, settings=settings, state_dir=state_dir, runtime=runtime, gpus=gpus, scope=scope
+        cgroups = await take_in_hand(ports, settings.cgroups)
+        async with (
+            leaving_nothing(ports, state_dir, shutdown, tell_left) as leaving,
+            anyio.create_task_group() as scope,
+        ):
+            gpus, looking_on = desk_of(ports, settings), LookingOn(ports, state_dir, scope, log_world)
+            worker = leaving.worker = health.worker = Worker(
+                ports=ports,
+                settings=settings,
+                state_dir=state_dir,
+                runtime=runtime,
+                gpus=gpus,
+                shutdown=shutdown,
+                scope=scope,
+                performer_for=looking_on.executions.performer,
+                observer=looking_on.beside(metrics.counts),
+                cgroups=cgroups,
             )
+            looking_on.look_on(worker)
+            reloading = Reloading(ports.files, worker, source)
+            scope.start_soon(answer_signals, requests, worker, reloading, name="requests")
             found, recovered = await survey(ports, state_dir, gpus), anyio.Event()
-            scope.start_soon(gpus.run, partial(_tell_loss, worker, recovered), name="gpus")
-            await _recover(ports, worker, signals, found)
+            scope.start_soon(gpus.run, partial(_tell_loss, worker, recovered), worker.tell_trouble, name="gpus")
+            await _recover(ports, worker, found)
             recovered.set()
             if not worker.draining:
-                await _work(ports, settings, worker, signals, scope)
-            await _drain(worker, settings)
+                await _work(ports, worker, health, reloading, looking_on=looking_on, scope=scope)
+            await looking_on.executions.end(worker.shutdown)
+            leaving.drained = await drain(ports, worker)
+            await looking_on.finish()
             scope.cancel_scope.cancel()
-    _log.info("left", actors={life.uid: str(life.actor.state) for life in worker.lives})
+    if leaving.left is not None and leaving.left.problems:
+        raise ProblemError(*leaving.left.problems)
 
 
 @asynccontextmanager
-async def _leaving_no_sandbox(ports: Ports, state_dir: StateDir) -> AsyncIterator[None]:
-    """However the body ends, by a drain, a fault or a cancellation: no sandbox outlives its worker."""
-    try:
+async def _listening(signals: AsyncIterator[int], shutdown: Shutdown, requests: SignalInbox) -> AsyncIterator[None]:
+    """Hear every signal, from before anything is held until all of it is left."""
+    async with open_background() as tasks:
+        tasks.start_soon(_listen, signals, shutdown, requests, name="signals")
         yield
-    except BaseException:
-        with suppress(Exception):  # it is told, and hides not why we end
-            await _end_what_is_left(ports, state_dir)
-        raise
-    await _end_what_is_left(ports, state_dir)
 
 
-async def _end_what_is_left(ports: Ports, state_dir: StateDir) -> None:
-    try:
-        with anyio.fail_after(LEFTOVERS_S, shield=True):
-            await end_leftovers(ports, state_dir)
-    except ProblemError as error:
-        _log.error("leftovers", reason=str(error.problem.reason), message=error.problem.message)
-        raise
-    except TimeoutError as error:
-        problem = _left_behind(state_dir)
-        _log.error("leftovers", reason=str(problem.reason), message=problem.message)
-        raise ProblemError(problem) from error
-    except Exception:
-        _log.exception("fault", reason=str(Reason.INTERNAL))
-        raise
+async def _listen(signals: AsyncIterator[int], shutdown: Shutdown, requests: SignalInbox) -> None:
+    async for signum in signals:
+        if signum in REQUESTS:
+            requests.put(signum)
+        else:
+            _ask_for_the_end(signum, shutdown)
+
+
+def _ask_for_the_end(signum: int, shutdown: Shutdown) -> None:
+    """SIGTERM or SIGINT. From here on the worker is not ready; nothing of it has happened yet."""
+    if shutdown.is_over:
+        return  # the last line is said
+    left_s, name = shutdown.ask(), signal.Signals(signum).name
+    if left_s is None:
+        _log.info("signal", signal=name)
+    else:
+        _log.info("draining", signal=name, drain_timeout_s=left_s)
 
 
 async def _tell_loss(worker: Worker, recovered: anyio.Event, uid: str, event: GpuLost) -> None:
@@ -115,29 +164,32 @@ async def _tell_loss(worker: Worker, recovered: anyio.Event, uid: str, event: Gp
     await worker.lose_gpu(uid, event)
 
 
-async def _recover(ports: Ports, worker: Worker, signals: AsyncIterator[int], found: Survey) -> None:
+async def _recover(ports: Ports, worker: Worker, found: Survey) -> None:
     """Take over what an earlier life left. Who asks for the end meanwhile waits for what lives, not for all actors."""
-    async with anyio.create_task_group() as group:
-        group.start_soon(_drain_when_asked, worker, signals)
+    with worker.shutdown.until(Phase.SAVING) as patience:
         await recover(ports, worker.state_dir, worker, found)
-        group.cancel_scope.cancel()
+    worker.has_recovered = not (patience.cancelled_caught or worker.draining)
 
 
 async def _work(
-    ports: Ports, settings: Settings, worker: Worker, signals: AsyncIterator[int], scope: TaskGroup
+    ports: Ports, worker: Worker, health: Health, reloading: Reloading, *, looking_on: LookingOn, scope: TaskGroup
 ) -> None:
     """Take on work, over the socket and from the directory, until a signal asks for the end."""
-    state_dir = worker.state_dir
+    settings, state_dir = worker.settings, worker.state_dir
     admission = Admission(
         files=ports.files,
         stores=ports.stores,
         roster=worker,
         snapshots_of=lambda uid: state_dir.actor(uid).snapshots,
+        observer=worker.observer,
     )
     server = ControlServer(
-        ports=ports, path=settings.control_socket, operations=_operations(ports, worker, admission, state_dir)
+        ports=ports,
+        path=settings.control_socket,
+        operations=_operations(ports, worker, admission, looking_on),
+        peers=Peers(settings.control_uids),
     )
-    scope.start_soon(_serve, server, name="control")
+    scope.start_soon(health.run, CONTROL, partial(_serve, server), name=CONTROL)
     await server.listening.wait()
     async with anyio.create_task_group() as intakes:
         if settings.assignments is not None:
@@ -148,7 +200,8 @@ async def _work(
                 worker=worker,
                 admission=admission,
             )
-            intakes.start_soon(intake.run, name="intake")
+            reloading.intake = intake
+            intakes.start_soon(health.run, INTAKE, intake.run, name=INTAKE)
         _log.info(
             "ready",
             runsc=str(worker.runtime.path),
@@ -157,28 +210,9 @@ async def _work(
             control_socket=str(settings.control_socket),
             assignments=str(settings.assignments) if settings.assignments else None,
         )
-        await _drain_when_asked(worker, signals)
+        with health.taking_work():
+            await worker.shutdown.asked.wait()
         intakes.cancel_scope.cancel()
-
-
-async def _drain_when_asked(worker: Worker, signals: AsyncIterator[int]) -> None:
-    """Wait for SIGTERM or SIGINT. A terminal that is closed (SIGHUP) is no reason to end anybody's actors."""
-    while (signum := await anext(signals)) == signal.SIGHUP:
-        _log.info("signal", signal="SIGHUP")
-    drain_timeout_s = worker.settings.drain_timeout_s
-    _log.info("draining", signal=signal.Signals(signum).name, drain_timeout_s=drain_timeout_s)
-    worker.draining = True
-
-
-async def _drain(worker: Worker, settings: Settings) -> None:
-    with anyio.move_on_after(settings.drain_timeout_s) as patience:
-        await worker.drain()
-        # A pod that goes takes its disk with it: what is not in its store by then may be lost.
-        await worker.uploads.finish()
-    if patience.cancelled_caught:
-        left = [life.uid for life in worker.lives if life.actor.state not in INACTIVE]
-        not_uploaded = list(worker.uploads.left)
-        _log.error("drain", reason=str(Reason.STEP_DEADLINE_EXCEEDED), left=left, not_uploaded=not_uploaded)
 
 
 async def _serve(server: ControlServer) -> None:
@@ -186,7 +220,7 @@ async def _serve(server: ControlServer) -> None:
     try:
         await server.run()
     except OSError as error:
-        raise ProblemError(_socket_problem(server.path, error)) from error
+        raise ProblemError(no_socket(server.path, error)) from error
 
 
 @asynccontextmanager
@@ -216,7 +250,7 @@ async def _held(ports: Ports, settings: Settings, state_dir: StateDir) -> AsyncI
 
 
 def _operations(
-    ports: Ports, worker: Worker, admission: Admission, state_dir: StateDir
+    ports: Ports, worker: Worker, admission: Admission, looking_on: LookingOn
 ) -> dict[str, control.Operation]:
     """What the control socket can do, by the name of the operation."""
 
@@ -241,8 +275,8 @@ def _operations(
 
     async def status(request: dict[str, Any]) -> Any:
         if request.get("uid") is None:
-            return worker_status(worker, boot_id=ports.wall.boot_id())
-        return worker.status_of(worker.require(control.text(request, "uid")))
+            return await measured_worker_status(worker, boot_id=ports.wall.boot_id())
+        return await measured_status(worker, worker.require(control.text(request, "uid")))
 
     async def wait(request: dict[str, Any]) -> Any:
         timeout_s = control.number(request, "timeout_s", default=300.0, largest=WAIT_MAX_S)
@@ -250,49 +284,29 @@ def _operations(
         life = await operations.wait(worker, control.text(request, "uid"), wanted, timeout_s=timeout_s)
         return worker.status_of(life)
 
-    async def logs(request: dict[str, Any]) -> Any:
-        life = worker.require(control.text(request, "uid"))
-        offset_bytes = int(control.number(request, "offset_bytes", default=0, largest=1 << 62))
-        name = control.text(request, "container")
-        return await read_log(ports.files, state_dir.actor(life.uid), life.assignment, name, offset_bytes=offset_bytes)
-
+    asked = partial(_telling_refusals, worker.observer)
     return {
-        "submit": submit,
-        "suspend": suspend,
-        "resume": resume,
-        "stop": stop,
+        "submit": asked(submit),
+        "suspend": asked(suspend),
+        "resume": asked(resume),
+        "stop": asked(stop),
         "status": status,
         "wait": wait,
-        "logs": logs,
+        **looking_on.operations,
     }
 
 
-def _socket_problem(path: Path, error: OSError) -> Problem:
-    if error.errno == errno.EADDRINUSE:
-        return Problem(
-            step=Step.SUPERVISE,
-            reason=Reason.STATE_DIR_IN_USE,
-            subject=str(path),
-            message=f"another worker listens at {path}, or something that is no socket is there",
-            hint="Stop the other worker (`greenroom status --run-dir` shows it), or use another --run-dir.",
-        )
-    return Problem(
-        step=Step.SUPERVISE,
-        reason=Reason.STATE_UNWRITABLE,
-        subject=str(path),
-        message=f"the control socket {path} cannot be made: {error.strerror or error}",
-        hint="Use another --run-dir; a socket's path has at most 107 bytes.",
-    )
+def _telling_refusals(observer: Observer, operation: control.Operation) -> control.Operation:
+    """What asks something of an actor can be refused."""
 
+    async def told(request: dict[str, Any]) -> Any:
+        try:
+            return await operation(request)
+        except ProblemError as error:
+            observer.refused(error.problems)
+            raise
 
-def _left_behind(state_dir: StateDir) -> Problem:
-    return Problem(
-        step=Step.SUPERVISE,
-        reason=Reason.STEP_DEADLINE_EXCEEDED,
-        subject=str(state_dir.sandboxes),
-        message=f"what is left of sandboxes below {state_dir.sandboxes} did not end within {LEFTOVERS_S:g} s",
-        hint="The worker's next start ends what is left.",
-    )
+    return told
 
 
 def _state_problem(reason: Reason, state_dir: StateDir, message: str) -> Problem:

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from actors.layout import CONTROL_SOCKET
-from actors.ports import DriverPlaces
+from actors.layout import CONTROL_SOCKET, HTTP_SOCKET
+from actors.ports import CGROUP_ROOT, DriverPlaces
 from actors.runsc.nvproxy import Nvproxy
 from statemachine.actor import OnDrain
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from actors.ports import TcpAddress
+
+MAX_ACTORS: Final = 1000
+"""How many actors a worker takes on where nobody says."""
 
 
 class CdiSource(enum.StrEnum):
@@ -23,6 +28,26 @@ class CdiSource(enum.StrEnum):
     """Greenroom has it generated, in the pod."""
     HOST = "host"
     """It was written by somebody else, into one of CDI's directories."""
+
+
+class CgroupsWanted(enum.StrEnum):
+    """Whether a worker divides its cgroup among its actors."""
+
+    AUTO = "auto"
+    """Where it can."""
+    OFF = "off"
+    """Never."""
+    REQUIRE = "require"
+    """It does not start where it cannot enforce every limit."""
+
+
+class ContainerOutput(enum.StrEnum):
+    """Where containers' lines go."""
+
+    FILE = "file"
+    """Into the containers' logs."""
+    STDOUT = "stdout"
+    """There, and labelled to the worker's stdout."""
 
 
 class Backend(enum.StrEnum):
@@ -46,12 +71,18 @@ class Settings:
         snapshot_store: URI of the store for the snapshots of actors whose documents name none; None keeps them here.
         max_actors: how many actors that have not ended may be here.
         on_drain: what a shutdown does to running actors.
-        drain_timeout_s: how long a shutdown may take before the rest is ended at once.
+        drain_timeout_s: from the signal to the end of everything: suspends, stops, uploads.
         nvproxy: whether gVisor passes calls on to the driver.
         places: where the driver is.
         toolkit_dir: where the NVIDIA container toolkit is; None looks where it usually is.
         cdi_source: where the CDI spec comes from.
         gpu_monitor: the program that tells of the GPUs, instead of our own; it speaks version 1 of `actors.gpu.facts`.
+        cgroups: whether actors get cgroups of their own.
+        cgroup_root: where cgroup v2 is mounted.
+        container_output: where containers' lines go.
+        http_listen: where health and metrics are served besides in the run directory; None is nowhere.
+        metrics_per_actor: whether the metrics also tell what each actor uses, by its uid.
+        control_uids: who may ask at the control socket, besides root.
     """
 
     state_dir: Path
@@ -61,16 +92,27 @@ class Settings:
     platform: str = "systrap"
     network: str = "none"
     snapshot_store: str | None = None
-    max_actors: int = 1000
-    on_drain: OnDrain = OnDrain.STOP
+    max_actors: int = MAX_ACTORS
+    on_drain: OnDrain = OnDrain.SUSPEND
     drain_timeout_s: float = 120.0
     nvproxy: Nvproxy = Nvproxy.AUTO
     places: DriverPlaces = attrs.field(factory=DriverPlaces)
     toolkit_dir: Path | None = None
     cdi_source: CdiSource = CdiSource.POD
     gpu_monitor: Path | None = None
+    cgroups: CgroupsWanted = CgroupsWanted.AUTO
+    cgroup_root: Path = CGROUP_ROOT
+    container_output: ContainerOutput = ContainerOutput.FILE
+    http_listen: TcpAddress | None = None
+    metrics_per_actor: bool = False
+    control_uids: frozenset[int] = frozenset()
 
     @property
     def control_socket(self) -> Path:
         """Where clients and server meet."""
         return self.run_dir / CONTROL_SOCKET
+
+    @property
+    def http_socket(self) -> Path:
+        """Where health and metrics are served, whether or not at an address as well."""
+        return self.run_dir / HTTP_SOCKET

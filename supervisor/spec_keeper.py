@@ -71,6 +71,27 @@ class Stuck:
     since_s: float
 
 
+@attrs.define
+class SpecCounts:
+    """What came of it so far, and what goes on now.
+
+    Attributes:
+        made: specs that were made.
+        kept: times that the one that was there still held.
+        failed: times that there was none to be had.
+        waiting: who waits for one now.
+        running: how many are in the making: 0 or 1.
+        stuck: programs that could not be killed.
+    """
+
+    made: int = 0
+    kept: int = 0
+    failed: int = 0
+    waiting: int = 0
+    running: int = 0
+    stuck: int = 0
+
+
 @attrs.frozen
 class _Question:
     inventory: Inventory
@@ -121,6 +142,12 @@ class SpecKeeper:
         self._making: _Making | None = None
         self._made: tuple[_Question, MadeSpec] | None = None
         self._stuck: tuple[Stuck, ...] = ()
+        self._counts = SpecCounts()
+
+    @property
+    def counts(self) -> SpecCounts:
+        """What came of it so far, and what goes on now."""
+        return attrs.evolve(self._counts, running=int(self._making is not None), stuck=len(self._stuck))
 
     @property
     def stuck(self) -> tuple[Stuck, ...]:
@@ -143,7 +170,11 @@ class SpecKeeper:
         await self._is_open.wait()
         while True:
             making = self._making or self._begin(question)
-            await making.done.wait()
+            self._counts.waiting += 1
+            try:
+                await making.done.wait()
+            finally:
+                self._counts.waiting -= 1
             # One for other GPUs, or that was given up, is not what was asked for.
             if making.question == question:
                 return making.answer()
@@ -184,17 +215,26 @@ class SpecKeeper:
             before, self._made = self._made, (making.question, made)
             is_new = before is None or before[1].kept.identity != made.kept.identity
             making.kept = made.kept
+            self._count(is_made=before is None or before[1] is not made)
         except ProblemError as error:
             making.problems = error.problems
+            self._counts.failed += 1
         except Exception as error:  # noqa: BLE001 - a fault of ours costs those who wait a spec, and nobody anything else
             _log.exception("fault", reason=str(Reason.INTERNAL))
             making.problems = (internal(Step.GENERATE, "the CDI spec", error),)
+            self._counts.failed += 1
         finally:
             self._making = None
             making.done.set()
         if is_new and making.kept is not None:
             _log.info("spec", identity=making.kept.identity, toolkit=making.kept.toolkit, driver=making.kept.driver)
             await self._prune(making.kept.identity)
+
+    def _count(self, *, is_made: bool) -> None:
+        if is_made:
+            self._counts.made += 1
+        else:
+            self._counts.kept += 1
 
     async def _look(self, question: _Question) -> MadeSpec:
         await self._require_none_stuck()

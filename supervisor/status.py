@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from supervisor.worker import Worker
 
 FORMAT = 1
+PROBLEMS_MAX = 1000
+"""Of the worker's, in one answer: thousands of documents may be refused, each for two hundred reasons. The rest is
+counted, and stands in `refused/` like all of them."""
 _CONTAINER_WORD: Final = {
     **dict.fromkeys((State.VERIFYING, State.RUNNING, State.SUSPENDING, State.THAWING, State.STOPPING), "Running"),
     **dict.fromkeys((State.RELEASING, State.SUSPENDED), "Suspended"),
@@ -41,6 +44,7 @@ def actor_status(life: Life, held: Mapping[str, tuple[str, ...]]) -> dict[str, A
         "state": str(actor.state),
         "since": rfc3339(life.since_s),
         "error": problem_json(actor.problem),
+        "notices": life.notices.as_json(),
         "forced": actor.on_difference is OnDifference.FORCE,
         "containers": [_container(fate, actor.state, held.get(fate.name, ())) for fate in actor.containers],
         "lastGoodSnapshot": _snapshot(actor.last_good),
@@ -50,6 +54,7 @@ def actor_status(life: Life, held: Mapping[str, tuple[str, ...]]) -> dict[str, A
 def worker_status(worker: Worker, *, boot_id: str) -> dict[str, Any]:
     """The status document of the worker."""
     runtime = worker.runtime
+    problems = _problems(worker)
     return {
         "worker": {
             "state": "Draining" if worker.draining else "Ready",
@@ -62,14 +67,20 @@ def worker_status(worker: Worker, *, boot_id: str) -> dict[str, Any]:
             },
             "network": runtime.flags.network,
             "nvproxy": str(worker.settings.nvproxy),
+            "cgroups": worker.cgroups.as_json(),
             "gpus": worker.gpus.as_json(),
-            "problems": [
-                *(_problem(problem, file) for file, problems in sorted(worker.refused.items()) for problem in problems),
-                *(_problem(problem, None) for problem in worker.gpus.problems()),
-            ],
+            "problems": problems[:PROBLEMS_MAX],
+            "problemsLeftOut": len(problems[PROBLEMS_MAX:]),
         },
         "actors": [worker.status_of(life) for life in worker.lives],
     }
+
+
+def _problems(worker: Worker) -> list[dict[str, Any]]:
+    return [
+        *(_problem(problem, None) for problem in worker.gpus.problems()),
+        *(_problem(problem, file) for file, problems in sorted(worker.refused.items()) for problem in problems),
+    ]
 
 
 def _problem(problem: Problem, file: str | None) -> dict[str, Any]:

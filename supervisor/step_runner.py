@@ -11,6 +11,8 @@ from statemachine import commands as c
 from statemachine import events as e
 from statemachine.problem import Problem, ProblemError, Step
 from statemachine.reasons import Reason
+from supervisor.logs import said_of
+from supervisor.observing import Ending
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -93,10 +95,12 @@ class StepRunner:
 
     Attributes:
         current: the step whose answer is waited for; the answer of any other is late.
+        ended: is told of each step how it ended and how many seconds it took.
     """
 
     performer: Performer
     answer: Callable[[Event, RunningStep], Awaitable[None]]
+    ended: Callable[[c.Command, Ending, float], None] = lambda *_: None
     current: RunningStep | None = attrs.field(default=None, init=False)
 
     def start(self, command: c.Command, actor: Actor, children: TaskGroup, log: Any) -> None:
@@ -118,13 +122,21 @@ class StepRunner:
             await running.cancel()
 
     async def _run(self, running: RunningStep, actor: Actor, log: Any) -> None:
+        step = c.STEP_OF_COMMAND.get(type(running.command), Step.SUPERVISE)
+        with said_of(log, step=str(step)):
+            await self._run_told(running, actor, log)
+
+    async def _run_told(self, running: RunningStep, actor: Actor, log: Any) -> None:
         name = type(running.command).__name__
-        started = anyio.current_time()
+        started, ending = anyio.current_time(), Ending.CANCELLED
         try:
             answer = await self._answer(running.command, actor, log)
+            ending = Ending.FAILED if isinstance(answer, e.FAILURES) else Ending.DONE
         finally:
             running.end()
-            log.debug("step", command=name, elapsed_s=round(anyio.current_time() - started, 4))
+            elapsed_s = anyio.current_time() - started
+            log.debug("step", command=name, elapsed_s=round(elapsed_s, 4))
+            self.ended(running.command, ending, elapsed_s)
         await self.answer(answer, running)
 
     async def _answer(self, command: c.Command, actor: Actor, log: Any) -> Event:

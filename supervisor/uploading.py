@@ -22,6 +22,7 @@ from statemachine.events import SnapshotUploaded, UploadFailed
 from statemachine.problem import Problem, ProblemError, Step
 from statemachine.reasons import Reason
 from statemachine.states import State
+from supervisor.observing import NOBODY
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from statemachine.actor import Snapshot
     from statemachine.events import Event
     from supervisor.life import Life
+    from supervisor.observing import Observer
 
 UPLOADS_MAX: Final = 2
 """Snapshots that are uploaded at once; of each, several parts are on their way at once."""
@@ -82,11 +84,20 @@ class Uploads:
         store: for actors whose documents name none; None keeps their snapshots here.
         scope: what the uploads run in.
         roster: the lives.
+        observer: hears of each try.
     """
 
     def __init__(
-        self, *, ports: Ports, state_dir: StateDir, store: str | None, scope: TaskGroup, roster: Roster
+        self,
+        *,
+        ports: Ports,
+        state_dir: StateDir,
+        store: str | None,
+        scope: TaskGroup,
+        roster: Roster,
+        observer: Observer = NOBODY,
     ) -> None:
+        self._observer = observer
         self._ports, self._state_dir, self._store, self._scope, self._roster = ports, state_dir, store, scope, roster
         self._turns = anyio.Semaphore(UPLOADS_MAX)
         self._open = set[str]()
@@ -100,6 +111,10 @@ class Uploads:
             self._open.add(life.uid)
             self._scope.start_soon(self._upload_for, life, name=f"upload:{life.uid}")
 
+    def use_store(self, store: str | None) -> None:
+        """From now on this is the store of those whose documents name none; what is under way goes where it goes."""
+        self._store = store
+
     def under_way(self, uid: str) -> frozenset[str]:
         """The snapshots of an actor that are being uploaded just now."""
         return frozenset({self._under_way[uid]}) if uid in self._under_way else frozenset()
@@ -108,6 +123,10 @@ class Uploads:
     def left(self) -> tuple[str, ...]:
         """Whose snapshots have not reached their store."""
         return tuple(sorted(self._open))
+
+    def owes(self, life: Life) -> bool:
+        """Whether there is a store that the last snapshot of this life has not reached."""
+        return self._due_of(life) is not None
 
     async def finish(self) -> None:
         """Wait until every snapshot is where it is to be; the bound is the caller's."""
@@ -119,11 +138,15 @@ class Uploads:
         self._settled.pop(uid, None)
 
     def _due(self, life: Life) -> Due | None:
+        due = self._due_of(life)
+        # While the sandbox is being ended its GPUs are waited for, and everything else with them.
+        if due is None or life.actor.state is State.RELEASING or self._settled.get(life.uid) == due.snapshot.id:
+            return None
+        return due
+
+    def _due_of(self, life: Life) -> Due | None:
         snapshot, store = life.actor.last_good, life.assignment.suspend.uri or self._store
         if snapshot is None or snapshot.stored_uri is not None or store is None:
-            return None
-        # While the sandbox is being ended its GPUs are waited for, and everything else with them.
-        if life.actor.state is State.RELEASING or self._settled.get(life.uid) == snapshot.id:
             return None
         directory = self._state_dir.actor(life.uid).snapshot(snapshot.id)
         if snapshot.uri != snapshots.uri_of(directory):
@@ -157,6 +180,7 @@ class Uploads:
         try:
             uri = await self._send(due, cut)
         except ProblemError as error:
+            self._observer.upload_ended(is_there=False, elapsed_s=anyio.current_time() - began_s)
             problem = error.problem
             hopeless = problem.reason in HOPELESS
             log.warning(
@@ -169,7 +193,9 @@ class Uploads:
         finally:
             del self._under_way[due.uid]
         self._settled[due.uid] = due.snapshot.id
-        log.info("uploaded", uri=uri, elapsed_s=round(anyio.current_time() - began_s, 3))
+        elapsed_s = anyio.current_time() - began_s
+        self._observer.upload_ended(is_there=True, elapsed_s=elapsed_s)
+        log.info("uploaded", uri=uri, elapsed_s=round(elapsed_s, 3))
         await self._tell(life, SnapshotUploaded(snapshot=due.snapshot.id, uri=uri))
         await self._prune(due, uri)
         return True

@@ -10,6 +10,7 @@ import attrs
 from statemachine import events as e
 from statemachine.problem import ProblemError, Step
 from statemachine.reasons import Reason
+from supervisor.logs import said_of
 from supervisor.step_runner import internal
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ class Watching:
             self._scope = None
 
     async def _watch(self, scope: anyio.CancelScope, log: Any) -> None:
-        with scope:
+        with scope, said_of(log):
             try:
                 await self.performer.watch(self.feed)
             except ProblemError as error:

@@ -21,16 +21,19 @@ from actors.steps.stage import Stage
 from statemachine.problem import Problem, ProblemError, Step
 from statemachine.reasons import Reason
 from statemachine.states import FINAL, State
+from supervisor.cgroups import NO_CGROUPS, WorkerCgroups
 from supervisor.gpus_at_rest import GpusAtRest
 from supervisor.life import Entrance, Life
 from supervisor.mailbox import ClosedMailboxError
 from supervisor.memory import successor_memory
+from supervisor.observing import NOBODY
 from supervisor.origins import needed_by_others
 from supervisor.refusals import draining, full, not_found, unwritable
 from supervisor.status import actor_status, status_stands, write_status
 from supervisor.step_runner import internal
 from supervisor.tombstones import Tombstones
 from supervisor.uploading import Uploads
+from supervisor.usage import Usages
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -45,7 +48,9 @@ if TYPE_CHECKING:
     from statemachine.actor import Actor, Snapshot
     from statemachine.events import Event, GpuLost, SnapshotUploaded
     from supervisor.gpu_desk import WorkerGpus
+    from supervisor.observing import Observer
     from supervisor.settings import Settings
+    from supervisor.shutdown import Shutdown
     from supervisor.step_runner import Performer
 
 _log = structlog.get_logger("greenroom.worker")
@@ -57,9 +62,13 @@ class Worker:
     Attributes:
         runtime: the runsc that is used.
         gpus: the desk for its GPUs.
+        cgroups: what it has made of its cgroup.
+        usages: what its actors use.
         uploads: the snapshots that are on their way to a store.
         refused: refused documents of the assignments directory, by file name.
-        draining: whether it is shutting down and begins nothing any more.
+        shutdown: whether its end was asked for, and how long that may take.
+        has_recovered: whether it has looked at every actor that an earlier life left.
+        observer: hears what happens on it.
     """
 
     def __init__(
@@ -70,21 +79,30 @@ class Worker:
         state_dir: StateDir,
         runtime: Runtime,
         gpus: WorkerGpus,
+        shutdown: Shutdown,
         scope: TaskGroup,
         performer_for: Callable[[Stage], Performer] = Steps,
+        observer: Observer = NOBODY,
+        cgroups: WorkerCgroups = NO_CGROUPS,
     ) -> None:
-        """`performer_for` makes what performs the commands of one actor."""
+        """`performer_for` makes what performs the commands of one actor; `observer` hears of all."""
         self.settings, self.state_dir, self.runtime, self.gpus = settings, state_dir, runtime, gpus
         self.refused: dict[str, tuple[Problem, ...]] = {}
-        self.draining = False
-        self._ports, self._scope, self._performer_for = ports, scope, performer_for
+        self.cgroups, self.usages = cgroups, Usages(ports.wall.now_s, gpus.used_bytes)
+        self.shutdown, self.has_recovered = shutdown, False
+        self._ports, self._scope, self._performer_for, self.observer = ports, scope, performer_for, observer
         self._lives: dict[str, Life] = {}
         self._gpus_at_rest = GpusAtRest(gpus)
         self.uploads = Uploads(
-            ports=ports, state_dir=state_dir, store=settings.snapshot_store, scope=scope, roster=self
+            ports=ports, state_dir=state_dir, store=settings.snapshot_store, scope=scope, roster=self, observer=observer
         )
         self._tombstones = Tombstones(ports.wall.now_s)
         self._arrived = anyio.Event()
+
+    @property
+    def draining(self) -> bool:
+        """Whether it is shutting down and begins nothing any more."""
+        return self.shutdown.is_asked
 
     # ---- what admission and control ask
 
@@ -163,6 +181,12 @@ class Worker:
         if life is not None:
             with contextlib.suppress(ClosedMailboxError):
                 await life.feed(event)
+
+    async def tell_trouble(self, uid: str, problem: Problem, count: int) -> None:
+        """Tell of a trouble that came so often, and with which an actor runs on."""
+        life = self._lives.get(uid)
+        if life is not None:
+            await life.tell_trouble(problem, count)
 
     async def note_stored(self, life: Life, event: SnapshotUploaded) -> None:
         """Of a life that is over: where its snapshot is. Its journal may be another life's by now."""
@@ -249,17 +273,6 @@ class Worker:
         self._lives[life.uid] = life
         self._start(life, entrance)
 
-    # ---- the end
-
-    async def drain(self) -> None:
-        """Ask every life to end, and wait until all rest; the bound is the caller's."""
-        self.draining = True
-        async with anyio.create_task_group() as group:
-            for life in self.lives:
-                group.start_soon(life.drain, self.settings.on_drain)
-        for life in self.lives:
-            self.uploads.consider(life)  # whoever has just come to rest may not have been looked at yet
-
     # ---- lives
 
     def _life(
@@ -277,6 +290,9 @@ class Worker:
         async def note(mark: Mark) -> None:
             await life.mark(mark)
 
+        async def tell(problem: Problem) -> None:
+            await life.tell_trouble(problem)
+
         journal = Journal(
             files=self._ports.files,
             wall=self._ports.wall,
@@ -292,9 +308,12 @@ class Worker:
             gpus=self.gpus,
             assignment=assignment,
             note=note,
+            cgroups=self.cgroups.delegation,
+            tell=tell,
             needed_by_others=partial(needed_by_others, self, assignment.uid),
             uploading=partial(self.uploads.under_way, assignment.uid),
         )
+        self.usages.follow(assignment.uid, stage)
         life = Life(
             assignment=assignment,
             actor=actor,
@@ -303,6 +322,7 @@ class Worker:
             on_change=partial(self._tell_in, directory),
             now_s=self._ports.wall.now_s,
             source=source,
+            observer=self.observer,
         )
         return life
 
@@ -325,7 +345,7 @@ class Worker:
         except Exception as error:  # noqa: BLE001 - a fault of ours costs one actor its loop, and no other one anything
             _log.exception("fault", actor=life.uid, reason=str(Reason.INTERNAL))
             life.end_unstarted()
-            life.give_up_successor(internal(Step.SUPERVISE, "the actor's loop", error))
+            await life.give_up_successor(internal(Step.SUPERVISE, "the actor's loop", error))
             await self._tell(life)
             return
         self._tombstones.put(life.uid, life.since_s)
@@ -339,7 +359,7 @@ class Worker:
         except ProblemError as error:
             problem = error.problem
             _log.error("refused", actor=ended.uid, reason=str(problem.reason), message=problem.message)
-            ended.give_up_successor(problem)
+            await ended.give_up_successor(problem)
             await self._tell(ended)
 
     async def _tell(self, life: Life) -> None:
@@ -375,3 +395,4 @@ class Worker:
                 del self._lives[uid]
                 self._gpus_at_rest.forget(uid)
                 self.uploads.forget(uid)
+                self.usages.forget(uid)

@@ -27,6 +27,11 @@ def nvidia_cdi_hook() -> Path:
     return _built("toolkit") / "nvidia-cdi-hook"
 
 
+def kustomize() -> Path:
+    """The kustomize of the release that scripts/go/kustomize names."""
+    return _built("kustomize") / "kustomize"
+
+
 @functools.cache
 def _built(name: str) -> Path:
     need(Tool.GO, Tool.COMPILER)

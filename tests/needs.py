@@ -39,6 +39,11 @@ class Tool(enum.Enum):
     COMPILER = "C compiler"
     MKNOD = "device nodes"
     SETPRIV = "setpriv"
+    OCI_RUNTIME = "OCI runtime"
+    TINI = "tini"
+    IMAGE_BUILDER = "buildah"
+    DEBOOTSTRAP = "debootstrap"
+    CGROUPS = "writable cgroup v2"
 
 
 @attrs.frozen
@@ -62,6 +67,13 @@ def in_ci() -> bool:
 def goes_without_go() -> bool:
     """Whether the person at this machine has said that nothing is to be built with Go, in CI too."""
     return os.environ.get("GREENROOM_NO_GO") == "1"
+
+
+def goes_without(tool: Tool) -> bool:
+    """Whether the person at this machine, or .ci/run there, has said that this tool is gone without, in CI too."""
+    if tool is Tool.GO:
+        return goes_without_go()
+    return tool in {Tool.OCI_RUNTIME, Tool.TINI} and os.environ.get("GREENROOM_NO_OCI") == "1"
 
 
 def beside_interpreter_or_in_path(name: str) -> str | None:
@@ -117,6 +129,20 @@ def _find_mknod() -> str | None:
     return "permitted"
 
 
+def _find_cgroups() -> str | None:
+    """Where cgroup v2 is mounted, beside v1 perhaps, and a cgroup can be made."""
+    mounts = [line.split() for line in Path("/proc/self/mountinfo").read_text().splitlines()]
+    for mount in (fields[4] for fields in mounts if "cgroup2" in fields[fields.index("-") :]):
+        probe = Path(mount, f"greenroom-probe-{os.getpid()}")
+        try:
+            probe.mkdir()
+            probe.rmdir()
+        except OSError:
+            continue
+        return mount
+    return None
+
+
 _PROBES: Final = {
     Tool.RUNSC: _Probe(_find_runsc, f"`make setup AGAIN=1` fetches it; any runsc >= {OLDEST_RUNSC} in PATH will do"),
     Tool.BUSYBOX: _Probe(lambda: beside_interpreter_or_in_path("busybox"), "`make setup AGAIN=1` fetches a static one"),
@@ -130,6 +156,11 @@ _PROBES: Final = {
     Tool.COMPILER: _Probe(lambda: shutil.which("cc"), "install a C compiler"),
     Tool.MKNOD: _Probe(_find_mknod, "run the tests as root with CAP_MKNOD"),
     Tool.SETPRIV: _Probe(lambda: shutil.which("setpriv"), "install util-linux"),
+    Tool.OCI_RUNTIME: _Probe(lambda: shutil.which("runc"), "install runc"),
+    Tool.TINI: _Probe(lambda: shutil.which("tini-static"), "install tini"),
+    Tool.IMAGE_BUILDER: _Probe(lambda: shutil.which("buildah"), "install buildah"),
+    Tool.DEBOOTSTRAP: _Probe(lambda: shutil.which("debootstrap"), "install debootstrap"),
+    Tool.CGROUPS: _Probe(_find_cgroups, "run the tests as root where cgroup v2 is mounted for writing"),
     Tool.PACKAGE_INDEX: _Probe(_find_package_index, "give this machine's pip an index that it can reach"),
 }
 
@@ -145,7 +176,7 @@ def need(*tools: Tool) -> None:
     for tool in tools:
         if find(tool) is None:
             message = f"needs {tool.value}: {_PROBES[tool].remedy}"
-            if tool is Tool.GO and goes_without_go():
+            if goes_without(tool):
                 pytest.skip(message)
             cannot(message)
 

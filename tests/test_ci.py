@@ -21,7 +21,7 @@ def bare(tmp_path: Path) -> Path:
     programs.mkdir()
     for name in NEEDED:
         (programs / name).symlink_to(str(shutil.which(name)))
-    for name in ("git", "cc"):
+    for name in ("git", "cc", "runc", "tini-static"):
         put(programs / name, "#!/bin/sh\n")
     put(programs / "make", NOTING)
     return programs
@@ -103,6 +103,29 @@ def test_with_go_everything_runs_and_nothing_is_said_of_it(bare, version):
     put_go(bare, version)
     code, out, err, asked = run(bare)
     assert (code, asked, out, err) == (0, ASKED, "", "")
+
+
+@pytest.mark.parametrize(
+    ("absent", "last"), [("git", "libc6-dev"), ("cc", "libc6-dev"), ("runc", "tini"), ("tini-static", "tini")]
+)
+def test_a_program_that_is_not_here_is_installed_first(bare, absent, last, tmp_path):
+    put_go(bare, "go1.26.8")
+    (bare / absent).unlink()
+    put(bare / "apt-get", f'#!/bin/sh\necho "$*" >>{tmp_path}/installed\n')
+    code, out, _, asked = run(bare)
+    assert (code, asked, out) == (0, ASKED, "")
+    assert (tmp_path / "installed").read_text().splitlines()[-1].split()[-1] == last
+
+
+@pytest.mark.parametrize("says_so", [True, False])
+def test_where_no_container_runtime_can_be_had_it_is_gone_without_and_that_is_printed(bare, says_so):
+    put_go(bare, "go1.26.8")
+    (bare / "runc").unlink()
+    put(bare / "apt-get", f"#!/bin/sh\n{'exit 3' if says_so else '[ $1 = update ]'}\n")
+    put(bare / "make", NOTING + '[ "$GREENROOM_NO_OCI" = 1 ]\n')
+    code, out, _, asked = run(bare, **({"GREENROOM_NO_OCI": "1"} if says_so else {}))
+    assert (code, asked) == (0, ASKED)
+    assert out == "ci: GREENROOM_NO_OCI=1: the worker is not tried as PID 1 of a container, nor below tini\n"
 
 
 def test_a_step_that_fails_is_the_end(bare):

@@ -7,7 +7,7 @@ from tests.needs import Tool, need
 @pytest.fixture
 def nothing_is_found(monkeypatch):
     monkeypatch.setattr(needs, "find", lambda _tool: None)
-    for name in ("CI", "GREENROOM_CI", "GREENROOM_NO_GO"):
+    for name in ("CI", "GREENROOM_CI", "GREENROOM_NO_GO", "GREENROOM_NO_OCI"):
         monkeypatch.delenv(name, raising=False)
 
 
@@ -36,6 +36,19 @@ def test_in_ci_go_can_be_gone_without_when_that_is_said_and_nothing_else(monkeyp
         need(Tool.GO)
     with pytest.raises(pytest.fail.Exception, match="needs C compiler: "):
         need(Tool.COMPILER, Tool.GO)
+
+
+@pytest.mark.usefixtures("nothing_is_found")
+@pytest.mark.parametrize("tool", [Tool.OCI_RUNTIME, Tool.TINI])
+def test_in_ci_a_container_can_be_gone_without_when_that_is_said_and_nothing_else(monkeypatch, tool):
+    monkeypatch.setenv("GREENROOM_CI", "1")
+    with pytest.raises(pytest.fail.Exception, match=f"needs {tool.value}: "):
+        need(tool)
+    monkeypatch.setenv("GREENROOM_NO_OCI", "1")
+    with pytest.raises(pytest.skip.Exception, match=f"needs {tool.value}: "):
+        need(tool)
+    with pytest.raises(pytest.fail.Exception, match="needs C compiler: "):
+        need(Tool.COMPILER, tool)
 
 
 def test_whoever_goes_without_go_has_none_to_be_found(monkeypatch):

@@ -4,7 +4,7 @@
     bundles/<container>/    its config.json
     gpus/<container>/       gpus.json, for a container with a grant
     covers/<container>/     where the mount points are made that its rootfs has not
-    confine/, cover/        the programs of `actors.confine_elf` and `actors.cover_elf`, outside of every bundle
+    confine/, cover/, enter/    the programs of `actors.confine_elf` and so on, outside of every bundle
 
 What a container's own user reads or runs is open to everybody, with the directory that holds it; all above is not, so
 that nobody else on the host reaches it.
@@ -19,6 +19,7 @@ import attrs
 
 from actors.confine_elf import confine_elf
 from actors.cover_elf import cover_elf
+from actors.enter_elf import enter_elf
 from actors.pause_elf import pause_elf
 from actors.ports import NewDirectory, NewEntry, NewFile
 from actors.strict_json import canonical, parse_object
@@ -68,6 +69,11 @@ def confine_path(activation: Path) -> Path:
 def cover_path(activation: Path) -> Path:
     """Return where the program of `actors.cover_elf` stands."""
     return activation / "cover" / "cover"
+
+
+def enter_path(activation: Path) -> Path:
+    """Return where the program of `actors.enter_elf` stands."""
+    return activation / "enter" / "enter"
 
 
 def identity_path(activation: Path, container: str) -> Path:
@@ -126,6 +132,15 @@ def program_to_cover(machine: str) -> Mapping[str, NewEntry]:
         UnsupportedMachineError: there is no such program for this machine.
     """
     return {"cover": _program("cover", cover_elf(machine))}
+
+
+def program_to_enter(machine: str) -> Mapping[str, NewEntry]:
+    """Return what every process is begun by way of that belongs into the activation's cgroup.
+
+    Raises:
+        UnsupportedMachineError: there is no such program for this machine.
+    """
+    return {"enter": _program("enter", enter_elf(machine))}
 
 
 def activation_tree(

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from statemachine.catalogue import CATALOGUE
 from statemachine.problem import Problem, Step
-from statemachine.reasons import CATALOGUE, Reason
+from statemachine.reasons import Reason
 from statemachine.wording import one_line
 
 if TYPE_CHECKING:

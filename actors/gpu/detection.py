@@ -115,7 +115,8 @@ def judge(seen: Seen, view: View) -> Detected:
         told = f"it tells of {_listed(_beyond(known.gpus, seen)) or 'none'}{_unread(view)}"
         message = f"{_present(seen)}, 0 usable: NVML does not know {_listed(_paths(seen.minors))}; {told}"
         raise ProblemError(_problem(Reason.NVML_UNAVAILABLE, "nvml", message))
-    return Detected(inventory=Inventory(gpus), driver=view.driver, warnings=tuple(_warnings(seen, view)))
+    inventory = Inventory(gpus, known.withheld)
+    return Detected(inventory=inventory, driver=view.driver, warnings=tuple(_warnings(seen, view)))
 
 
 # ------------------------------------------------------------------------------------------------------ what is there

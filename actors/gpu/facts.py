@@ -5,6 +5,7 @@ NVML lives in a child process (it can hang in the kernel, or crash), and these l
     {"v": 1, "type": "inventory", "driver": "570.133.20", "unread": ["NVML_ERROR_GPU_IS_LOST"],
      "gpus": [{"uuid", "minor", "pciBusId", "model", "migDevices", "lost"}, …]}
     {"v": 1, "type": "processes", "gpu": "GPU-…", "pids": [17, 42]}
+    {"v": 1, "type": "memory", "gpu": "GPU-…", "usedBytes": 1073741824}
     {"v": 1, "type": "xid", "gpu": "GPU-…" or null, "xid": 79}
     {"v": 1, "type": "error", "call": "nvmlInit", "error": "NVML_ERROR_DRIVER_NOT_LOADED", "gpu": "GPU-…" or null,
      "message": "…"}
@@ -12,7 +13,8 @@ NVML lives in a child process (it can hang in the kernel, or crash), and these l
 An inventory is the whole of it, and the monitor's whole judgement: it lists a GPU as lost until it answers as it
 should, also after an XID. A GPU that NVML counts and cannot even name is one error in `unread`. No inventory is sent in
 place of an error: "no GPUs" is the inventory with nothing in both lists, and nothing else. `pids` are all compute
-processes of that GPU. An error without a GPU means that NVML as a whole does not answer, until the next inventory.
+processes of that GPU. Of one whose memory NVML does not tell there is no such line. An error without a GPU means that
+NVML as a whole does not answer, until the next inventory.
 Every field is there in every line; what else is there is refused.
 
 Source: nvml.h, `nvmlReturn_t`; the NVIDIA driver's catalogue of XIDs.
@@ -45,6 +47,7 @@ PIDS_MAX: Final = 1 << 14
 _MIG_DEVICES_MAX: Final = 64
 _TEXT_CHARACTERS_MAX: Final = 1024
 _PID_MAX: Final = 1 << 22
+_BYTES_MAX: Final = (1 << 63) - 1
 _XID_MAX: Final = (1 << 32) - 1
 _ERROR: Final = re.compile(r"NVML_ERROR_[A-Z0-9_]{1,64}", re.ASCII)
 
@@ -87,7 +90,13 @@ def error_name(code: int) -> str:
 
 
 class FactError(ValueError):
-    """Raised when a line is none of the monitor's: the monitor is not to be believed, and is replaced."""
+    """Raised when a line is none of the monitor's: the monitor is not to be believed, and is replaced.
+
+    What it repeats of the line is bounded and on one line.
+    """
+
+    def __init__(self, what: str) -> None:
+        super().__init__(one_line(what, _TEXT_CHARACTERS_MAX))
 
 
 def _text(text: str) -> str:
@@ -112,6 +121,12 @@ def _check_errors(instance: object, attribute: attrs.Attribute[Any], value: tupl
 def _check_pids(_instance: object, _attribute: attrs.Attribute[Any], value: tuple[int, ...]) -> None:
     if len(value) > PIDS_MAX or not all(0 < pid <= _PID_MAX for pid in value):
         message = f"pids are at most {PIDS_MAX} numbers from 1 to {_PID_MAX}"
+        raise ValueError(message)
+
+
+def _check_bytes(_instance: object, _attribute: attrs.Attribute[int], value: int) -> None:
+    if not 0 <= value <= _BYTES_MAX:
+        message = f"{value} is no size of a memory"
         raise ValueError(message)
 
 
@@ -145,6 +160,14 @@ class ProcessesFact:
 
 
 @attrs.frozen(kw_only=True)
+class MemoryFact:
+    """How much of a GPU's memory is in use, whoever uses it."""
+
+    gpu: str = attrs.field(validator=check_uuid)
+    used_bytes: int = attrs.field(validator=_check_bytes)
+
+
+@attrs.frozen(kw_only=True)
 class XidFact:
     """The driver reported an XID; None where it named no GPU that NVML knows."""
 
@@ -162,7 +185,7 @@ class ErrorFact:
     message: str = attrs.field(default="", converter=_text)
 
 
-Fact = InventoryFact | ProcessesFact | XidFact | ErrorFact
+Fact = InventoryFact | ProcessesFact | MemoryFact | XidFact | ErrorFact
 
 
 def is_of_nvml(fact: Fact) -> bool:
@@ -189,7 +212,7 @@ def decode(line: bytes) -> Fact:
     except FactError:
         raise
     except ValueError as error:  # no strict JSON, or a value that the class of the fact refuses
-        raise FactError(one_line(str(error), _TEXT_CHARACTERS_MAX)) from error
+        raise FactError(str(error)) from error
 
 
 def decode_lines(data: bytes) -> tuple[tuple[Fact, ...], bytes]:
@@ -225,6 +248,7 @@ def _write_inventory(fact: InventoryFact) -> JsonObject:
 _WRITERS: Final[Mapping[type, Callable[[Any], JsonObject]]] = {
     InventoryFact: _write_inventory,
     ProcessesFact: lambda fact: {"type": "processes", "gpu": fact.gpu, "pids": list(fact.pids)},
+    MemoryFact: lambda fact: {"type": "memory", "gpu": fact.gpu, "usedBytes": fact.used_bytes},
     XidFact: lambda fact: {"type": "xid", "gpu": fact.gpu, "xid": fact.xid},
     ErrorFact: lambda fact: {
         "type": "error",
@@ -277,6 +301,11 @@ def _read_processes(document: JsonObject) -> ProcessesFact:
     return ProcessesFact(gpu=_value(document, "gpu", str), pids=_list(document, "pids", int, most=PIDS_MAX))
 
 
+def _read_memory(document: JsonObject) -> MemoryFact:
+    _require_fields(document, "v", "type", "gpu", "usedBytes")
+    return MemoryFact(gpu=_value(document, "gpu", str), used_bytes=_value(document, "usedBytes", int))
+
+
 def _read_xid(document: JsonObject) -> XidFact:
     _require_fields(document, "v", "type", "gpu", "xid")
     return XidFact(gpu=_value_or_none(document, "gpu", str), xid=_value(document, "xid", int))
@@ -295,6 +324,7 @@ def _read_error(document: JsonObject) -> ErrorFact:
 _READERS: Final[Mapping[str, Callable[[JsonObject], Fact]]] = {
     "inventory": _read_inventory,
     "processes": _read_processes,
+    "memory": _read_memory,
     "xid": _read_xid,
     "error": _read_error,
 }

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from operator import attrgetter
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
@@ -18,7 +19,7 @@ import attrs
 from statemachine.wording import one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
 MINOR_MAX: Final = 253
 """The highest minor that a GPU's node can have; above it are the control nodes, which are common to all."""
@@ -113,22 +114,34 @@ def _check_distinct(_instance: object, _attribute: attrs.Attribute[Any], value: 
             met.add(getattr(gpu, name))
 
 
+def _unchangeable(causes: Mapping[str, str]) -> Mapping[str, str]:
+    return MappingProxyType(dict(causes))
+
+
 @attrs.frozen
 class Inventory:
     """All GPUs of the pod, by minor; two with one UUID, minor or place are refused (ValueError).
 
     Attributes:
         gpus: all, the lost ones included.
-        usable: those that can be granted.
+        withheld: by UUID, why nobody new is granted a GPU although it answers; whoever has it works on with it. No
+            monitor tells this: see `quarantine`.
+        usable: those that one can work with.
     """
 
     gpus: tuple[Gpu, ...] = attrs.field(default=(), converter=_by_minor, validator=_check_distinct)
+    withheld: Mapping[str, str] = attrs.field(factory=dict, converter=_unchangeable, hash=False)
 
     usable: tuple[Gpu, ...] = attrs.field(init=False, eq=False, repr=False)
 
     @usable.default
     def _usable(self) -> tuple[Gpu, ...]:
         return tuple(gpu for gpu in self.gpus if gpu.is_usable)
+
+    @property
+    def grantable(self) -> tuple[Gpu, ...]:
+        """Those that can be granted anew."""
+        return tuple(gpu for gpu in self.usable if gpu.uuid not in self.withheld)
 
     def gpu(self, uuid: str) -> Gpu | None:
         """The GPU of this UUID."""
@@ -139,6 +152,10 @@ class Inventory:
         return Inventory(
             attrs.evolve(gpu, lost=cause) if gpu.uuid == uuid and gpu.lost is None else gpu for gpu in self.gpus
         )
+
+    def withholding(self, causes: Mapping[str, str]) -> Inventory:
+        """The inventory of which these GPUs are withheld, and no others."""
+        return self if self.withheld == causes else attrs.evolve(self, withheld=causes)
 
     def succeeded_by(self, seen: Inventory) -> Inventory:
         """The inventory after the GPUs were looked at again.

@@ -209,7 +209,7 @@ def _losses(ticket: Ticket, inventory: Inventory) -> Iterator[Loss]:
 def _free(pool: Pool, inventory: Inventory) -> list[Gpu]:
     """The GPUs that nobody holds and anybody could work with, by minor; some may be booked."""
     held = {uuid for ticket in pool.tickets for uuid in ticket.held}
-    return [gpu for gpu in inventory.usable if gpu.uuid not in held]
+    return [gpu for gpu in inventory.grantable if gpu.uuid not in held]
 
 
 def _waiting(pool: Pool) -> Iterator[Ticket]:
@@ -258,4 +258,8 @@ def _holders(tickets: list[Ticket]) -> Iterator[str]:
 
 
 def _lost(inventory: Inventory) -> Iterator[str]:
-    return (f"{gpu.path} is lost ({gpu.lost})" for gpu in inventory.gpus if gpu.lost is not None)
+    for gpu in inventory.gpus:
+        if gpu.lost is not None:
+            yield f"{gpu.path} is lost ({gpu.lost})"
+        elif gpu.uuid in inventory.withheld:
+            yield f"{gpu.path} is withheld ({inventory.withheld[gpu.uuid]})"

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from actors.runsc.errors import without_secrets
 from actors.runsc.log import condensed
 from statemachine.problem import Problem, Step
 from statemachine.reasons import Reason
+from statemachine.secrecy import without_secrets
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -185,7 +185,7 @@ def problem_of(exit_code: int, stderr: str, *, subject: str, secrets: Iterable[s
         exit_code: as the process port has it: a negative one is the signal that ended it.
         stderr: what it said.
         subject: what it is about: the program's path.
-        secrets: values that no text may carry, as `actors.runsc.errors.secrets_of` has them; none are needed where the
+        secrets: values that no text may carry, as `statemachine.secrecy.secrets_of` has them; none are needed where the
             tool was given none.
     """
     told = _TOLD[failure_of(exit_code, stderr)]

@@ -16,14 +16,11 @@ from statemachine.reasons import Reason
 
 from .facts import ErrorFact, Fact, InventoryFact, ProcessesFact, XidFact
 from .inventory import Inventory
+from .xids import LOSING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-FATAL_XIDS: Final = frozenset({46, 48, 62, 64, 79, 95, 109, 119, 120})
-"""XIDs after which the GPU itself is of no use until it is reset: it has stopped processing (46), uncorrected memory
-errors (48, 64, 95), a halted controller (62), off the bus (79), a context switch that never ends (109), a dead GSP
-(119, 120). All others are an application's own, or not known: they are told, and the GPU stays."""
 _LOSING_ERRORS: Final = frozenset({"NVML_ERROR_GPU_IS_LOST", "NVML_ERROR_RESET_REQUIRED", "NVML_ERROR_UNKNOWN"})
 
 
@@ -79,7 +76,7 @@ def after(view: View, fact: Fact) -> View:
         case ErrorFact(gpu=str(uuid)):
             return _lose(view, uuid, fact.error) if fact.error in _LOSING_ERRORS else _forget_processes(view, uuid)
         case XidFact(gpu=str(uuid)):
-            return _lose(view, uuid, f"XID {fact.xid}") if fact.xid in FATAL_XIDS else view
+            return _lose(view, uuid, f"XID {fact.xid}") if fact.xid in LOSING else view
         case ProcessesFact() if isinstance(view, NvmlAnswers):
             return attrs.evolve(view, processes={**view.processes, fact.gpu: fact.pids})
         case _:

@@ -9,6 +9,16 @@ from __future__ import annotations
 
 import attrs
 
+from .cgroups import (
+    CGROUP_ROOT,
+    CPU_PERIOD_USEC,
+    PROCESSES_FILE,
+    CgroupLimits,
+    Cgroups,
+    CgroupsUnavailableError,
+    CgroupUsage,
+    Delegation,
+)
 from .files import (
     Archived,
     DamagedArchiveError,
@@ -23,16 +33,21 @@ from .files import (
 from .gpus import DriverPlaces, GpuMonitor, Gpus
 from .new_tree import NewDirectory, NewEntry, NewFile
 from .outside import (
+    OWNER_ALONE,
     PROMPT_S,
+    Channel,
     Connection,
     Listener,
     Net,
     Peer,
     Signals,
+    TcpAddress,
+    TcpListener,
     Wall,
     Watch,
 )
 from .processes import (
+    CLIENT_STREAM,
     AppendTo,
     Child,
     DeadlineExceededError,
@@ -40,20 +55,32 @@ from .processes import (
     Finished,
     OpenFile,
     Output,
+    OwnUsage,
     Processes,
     ProcessIdentity,
 )
 from .stores import OBJECTS_MAX, SnapshotStore, StoredObject, StoreError, Stores
 
 __all__ = [
+    "CGROUP_ROOT",
+    "CLIENT_STREAM",
+    "CPU_PERIOD_USEC",
     "OBJECTS_MAX",
+    "OWNER_ALONE",
+    "PROCESSES_FILE",
     "PROMPT_S",
     "AppendTo",
     "Archived",
+    "CgroupLimits",
+    "CgroupUsage",
+    "Cgroups",
+    "CgroupsUnavailableError",
+    "Channel",
     "Child",
     "Connection",
     "DamagedArchiveError",
     "DeadlineExceededError",
+    "Delegation",
     "DriverPlaces",
     "Exit",
     "FileDigests",
@@ -72,6 +99,7 @@ __all__ = [
     "NewFile",
     "OpenFile",
     "Output",
+    "OwnUsage",
     "Peer",
     "Ports",
     "ProcessIdentity",
@@ -81,6 +109,8 @@ __all__ = [
     "StoreError",
     "StoredObject",
     "Stores",
+    "TcpAddress",
+    "TcpListener",
     "TooLargeError",
     "Wall",
     "Watch",
@@ -99,3 +129,4 @@ class Ports:
     wall: Wall
     gpus: Gpus
     stores: Stores
+    cgroups: Cgroups

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from anyio.abc import ByteStream
 
 
+OWNER_ALONE: Final = 0o600
+"""The mode of a socket that only its owner and root reach."""
 PROMPT_S: Final = 0.02
 """As soon as can be: a change of names; what is written into a file in place is told ten times as late."""
 
@@ -43,13 +45,8 @@ class Peer:
     gid: int
 
 
-class Connection(Protocol):
-    """One accepted or made connection."""
-
-    @property
-    def peer(self) -> Peer:
-        """Who is at the other end."""
-        ...
+class Channel(Protocol):
+    """Bytes to and from one other end, of which nothing else is known."""
 
     @property
     def stream(self) -> ByteStream:
@@ -62,6 +59,15 @@ class Connection(Protocol):
         ...
 
 
+class Connection(Channel, Protocol):
+    """One accepted or made connection of a unix socket."""
+
+    @property
+    def peer(self) -> Peer:
+        """Who is at the other end."""
+        ...
+
+
 class Listener(Protocol):
     """A listening unix socket."""
 
@@ -70,11 +76,42 @@ class Listener(Protocol):
         ...
 
 
+@attrs.frozen
+class TcpAddress:
+    """Where TCP is listened at.
+
+    Attributes:
+        host: a numeric address; `0.0.0.0` is every one of IPv4, `::` every one of both.
+        port: 0 is one that is free.
+    """
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+class TcpListener(Protocol):
+    """A listening TCP socket."""
+
+    @property
+    def address(self) -> TcpAddress:
+        """Where it really listens."""
+        ...
+
+    async def accept(self) -> Channel:
+        """The next connection."""
+        ...
+
+
 class Net(Protocol):
     """Sockets."""
 
-    def listen_unix(self, path: Path) -> AbstractAsyncContextManager[Listener]:
-        """Listen at a path with mode 0600, replacing a socket that nobody listens at; removed on leaving.
+    def listen_unix(self, path: Path, *, mode: int = OWNER_ALONE) -> AbstractAsyncContextManager[Listener]:
+        """Listen at a path, replacing a socket that nobody listens at; removed on leaving.
+
+        Its file has this mode, whatever the umask.
 
         Raises:
             OSError: EADDRINUSE when somebody listens there, ENAMETOOLONG over 107 bytes.
@@ -86,6 +123,15 @@ class Net(Protocol):
 
         Raises:
             OSError: ENOENT, ECONNREFUSED, EACCES.
+        """
+        ...
+
+    def listen_tcp(self, address: TcpAddress) -> AbstractAsyncContextManager[TcpListener]:
+        """Listen at an address.
+
+        Raises:
+            OSError: EADDRINUSE when somebody listens there, EADDRNOTAVAIL when the address is not this machine's,
+                EACCES.
         """
         ...
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 import attrs
 
@@ -70,11 +70,38 @@ class OpenFile:
     stored_bytes: int = 0
 
 
+@attrs.frozen(kw_only=True)
+class OwnUsage:
+    """What the supervisor's own process uses; what it started is not in it.
+
+    Attributes:
+        cpu_s: cpu time since it began.
+        resident_bytes: memory that is mapped, shared with others or not (RSS).
+        proportional_bytes: the same, with each page divided among those who share it (PSS); None is not known.
+        open_files: descriptors.
+        open_files_max: how many there may be.
+        threads: of it.
+        reaped: zombies of strangers that it has taken away.
+    """
+
+    cpu_s: float
+    resident_bytes: int
+    proportional_bytes: int | None
+    open_files: int
+    open_files_max: int
+    threads: int
+    reaped: int
+
+
 @attrs.frozen
 class AppendTo:
     """Output goes to this file, opened O_APPEND | O_CREAT, mode 0600: what daemonizes keeps a pipe open for ever."""
 
     path: Path
+
+
+CLIENT_STREAM: Final = "greenroom-exec-"
+"""How the name of a fifo begins that is the stream of a client's command inside a container."""
 
 
 class Output(enum.Enum):
@@ -189,7 +216,10 @@ class Processes(Protocol):
         ...
 
     async def holds_output(self, identity: ProcessIdentity) -> bool:
-        """Whether exactly this process has the captured output (`Output.CAPTURE`) of a command open, ended or not."""
+        """Whether exactly this process has the captured output (`Output.CAPTURE`) of a command open, ended or not.
+
+        Or a stream of a client's command (`CLIENT_STREAM`).
+        """
         ...
 
     async def open_files(self, identity: ProcessIdentity) -> tuple[OpenFile, ...]:
@@ -207,5 +237,13 @@ class Processes(Protocol):
 
         Raises:
             DeadlineExceededError: it is still there.
+        """
+        ...
+
+    async def own_usage(self) -> OwnUsage:
+        """What we ourselves use, read now.
+
+        Raises:
+            OSError: it cannot be read: no descriptor left.
         """
         ...

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import attrs
 
@@ -21,16 +21,13 @@ from .cover import Cover
 from .driver import Runsc, Target
 from .gofers import gofer_pid
 from .record import ROOT_CONTAINER, SandboxRecord, write_record
-from .sandbox import Sandbox
+from .sandbox import SANDBOX_LOG, Sandbox
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from actors.manifest import Shape
     from actors.ports import Child
-
-SANDBOX_LOG: Final = "sandbox.log"
-"""What the root container and a crash of the sandbox itself write, in the activation's directory."""
 
 
 @attrs.frozen(kw_only=True)
@@ -42,6 +39,7 @@ class ContainerPlan:
         bundle: the directory of our own config.json.
         log: where its output is appended.
         env: its environment (`NAME=value`), whose values no problem may carry.
+        enter: the words before each command that starts its gofer, so that it begins in its cgroup.
         cover: what lies over its rootfs, where something would be made in it.
     """
 
@@ -49,6 +47,7 @@ class ContainerPlan:
     bundle: Path
     log: Path
     env: tuple[str, ...] = attrs.field(default=(), repr=False)
+    enter: tuple[str, ...] = ()
     cover: Cover | None = None
 
 
@@ -60,11 +59,13 @@ class SandboxPlan:
         record: its ids and runtime; no process is known yet.
         pause_bundle: the directory of the root's bundle.
         containers: the application containers, in the order of declaration; for a restore only those of the snapshot.
+        enter: the words before the command that makes the sandbox, as of a container.
     """
 
     record: SandboxRecord
     pause_bundle: Path
     containers: tuple[ContainerPlan, ...]
+    enter: tuple[str, ...] = ()
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -82,12 +83,13 @@ class SandboxPlan:
     @property
     def root(self) -> Target:
         """The sandbox's root."""
-        return Target.of(ROOT_CONTAINER, self.record.root_id)
+        return attrs.evolve(Target.of(ROOT_CONTAINER, self.record.root_id), enter=self.enter)
 
     def target(self, container: ContainerPlan) -> Target:
         """One of its containers, for a command."""
+        target = Target.of(container.name, self.record.container_ids[container.name], env=container.env)
         words = () if container.cover is None else container.cover.words()
-        return Target.of(container.name, self.record.container_ids[container.name], env=container.env, cover=words)
+        return attrs.evolve(target, enter=container.enter, cover=words)
 
 
 async def start_cold(runsc: Runsc, plan: SandboxPlan) -> Sandbox:

@@ -88,10 +88,19 @@ def parse_processes(data: bytes) -> dict[int, int]:
 
 
 def descendants(parents: dict[int, int], pid: int) -> tuple[int, ...]:
-    """Return a process and all below it, itself first; nothing when it is not there."""
-    found = [pid] if pid in parents else []
-    for each in found:  # grows while it is gone through
-        found.extend(child for child, parent in parents.items() if parent == each)
+    """Return a process and all below it, itself first and each once; nothing when it is not there.
+
+    However many a container has started, and whatever a sandbox says of them: two may be each other's parent there.
+    """
+    children: dict[int, list[int]] = {}
+    for child, parent in parents.items():
+        children.setdefault(parent, []).append(child)
+    found = dict.fromkeys([pid] if pid in parents else [])
+    waiting = list(found)
+    for each in waiting:  # grows while it is gone through
+        new = [child for child in children.get(each, ()) if child not in found]
+        found.update(dict.fromkeys(new))
+        waiting.extend(new)
     return tuple(found)
 
 

@@ -17,13 +17,14 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import anyio
 import attrs
 
-from actors.cover_elf import CANNOT_COVER
 from actors.ports import AppendTo, DeadlineExceededError, Files, Output, Processes
 from statemachine.problem import Problem, ProblemError, Step
 from statemachine.reasons import Reason
+from statemachine.secrecy import secrets_of
 
 from . import answers, argv
-from .errors import Call, classify, detail_of, secrets_of
+from .beginning import not_begun
+from .errors import Call, classify, detail_of
 from .flags import GlobalFlags
 from .log import LOG_BYTES_MAX, parse_log, words
 from .version import ENVIRONMENT
@@ -51,6 +52,7 @@ class Target:
         id: runsc's id.
         secrets: values of its environment, which no text may carry.
         path: the directories of its PATH.
+        enter: the words before each command that starts a process of its (`actors.enter_elf`); none without cgroups.
         cover: the words before each command that starts its gofer (`Cover`); none where nothing is made in its rootfs.
     """
 
@@ -58,14 +60,20 @@ class Target:
     id: str
     secrets: tuple[str, ...] = attrs.field(default=(), repr=False)
     path: tuple[str, ...] = ()
+    enter: tuple[str, ...] = ()
     cover: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, name: str, container_id: str, *, env: Sequence[str] = (), cover: tuple[str, ...] = ()) -> Target:
+    def of(cls, name: str, container_id: str, *, env: Sequence[str] = ()) -> Target:
         """Make a target from a container's environment (`NAME=value`)."""
         path = next((each.removeprefix("PATH=") for each in env if each.startswith("PATH=")), "")
         directories = tuple(each for each in path.split(":") if each)
-        return cls(name=name, id=container_id, secrets=secrets_of(env), path=directories, cover=cover)
+        return cls(name=name, id=container_id, secrets=secrets_of(env), path=directories)
+
+    @property
+    def begun_by(self) -> tuple[str, ...]:
+        """The words before each command that starts a process of its: cgroup first, so that all is charged to it."""
+        return (*self.enter, *self.cover)
 
 
 @attrs.frozen(kw_only=True)
@@ -121,7 +129,7 @@ class Runsc:
         call = _call(Step.CREATE, "create", target, nvidia_driver=self.nvidia_driver)
         pid_file = self._pid_file(target)
         words_ = argv.create(target.id, bundle=bundle, pid_file=pid_file)
-        await self.run(call, words_, deadline_s=self.deadlines.create_s, output=output)
+        await self.run(call, words_, deadline_s=self.deadlines.create_s, output=output, before=target.begun_by)
         return await self._read_pid(call, pid_file)
 
     async def create_sub(self, target: Target, *, bundle: Path) -> None:
@@ -138,7 +146,7 @@ class Runsc:
     async def start_sub(self, target: Target, *, output: AppendTo) -> None:
         """Start a created container, which writes to `output`. Its gofer begins here, too."""
         call, words_ = _call(Step.CREATE, "start", target), argv.start(target.id)
-        await self.run(call, words_, deadline_s=self.deadlines.start_s, output=output, before=target.cover)
+        await self.run(call, words_, deadline_s=self.deadlines.start_s, output=output, before=target.begun_by)
 
     async def restore_root(self, target: Target, *, bundle: Path, image: Path, output: AppendTo) -> int:
         """Make a sandbox from a snapshot's files and return its pid.
@@ -148,7 +156,7 @@ class Runsc:
         call = _call(Step.RESTORE, "restore", target, nvidia_driver=self.nvidia_driver)
         pid_file = self._pid_file(target)
         words_ = argv.restore(target.id, bundle=bundle, image=image, pid_file=pid_file)
-        await self.run(call, words_, deadline_s=self.deadlines.restore_s, output=output)
+        await self.run(call, words_, deadline_s=self.deadlines.restore_s, output=output, before=target.begun_by)
         return await self._read_pid(call, pid_file)
 
     async def restore_sub(self, target: Target, *, bundle: Path, image: Path, output: AppendTo) -> None:
@@ -158,7 +166,7 @@ class Runsc:
         """
         words_ = argv.restore(target.id, bundle=bundle, image=image, pid_file=self._pid_file(target))
         call = _call(Step.RESTORE, "restore", target)
-        await self.run(call, words_, deadline_s=self.deadlines.restore_s, output=output, before=target.cover)
+        await self.run(call, words_, deadline_s=self.deadlines.restore_s, output=output, before=target.begun_by)
 
     async def delete_sub(self, target: Target) -> None:
         """Remove a stopped sub-container of a living, unfrozen sandbox whose gofer has been waited for."""
@@ -244,7 +252,7 @@ class Runsc:
         finally:
             with anyio.CancelScope(shield=True):
                 if not is_over:
-                    await self._end_exec(call, target, pid_file)
+                    await self.end_exec(call, target, pid_file)
                 with suppress(OSError):  # what stays goes with the activation
                     await self.files.remove_file(pid_file)
         # 128 may be the command's own code: an error of runsc's stands in its log.
@@ -252,7 +260,7 @@ class Runsc:
             raise ProblemError(classify(call, words(log, finished.stderr), status=_status(finished)))
         return finished
 
-    async def _end_exec(self, call: Call, target: Target, pid_file: Path) -> None:
+    async def end_exec(self, call: Call, target: Target, pid_file: Path) -> None:
         """Kill a command inside a container and all below it, as far as it can be found."""
         # Whatever fails here, the reason is that of the command; a hung or dead sandbox fails everything.
         with anyio.move_on_after(self.deadlines.kill_s), suppress(ProblemError):
@@ -293,11 +301,8 @@ class Runsc:
         finished, log = await self._run_to_end(call, arguments, deadline_s=deadline_s, output=output, before=before)
         if finished.exit.code == 0:
             return finished
-        if before and finished.exit.code == CANNOT_COVER:
-            message = (
-                f"nothing can be laid over the rootfs of {call.subject!r}: no mount namespace or overlay to be had"
-            )
-            raise ProblemError(_problem(call, Reason.RUNTIME_FAILED, message))
+        if before and (problem := not_begun(call, finished.exit.code)) is not None:
+            raise ProblemError(problem)
         raise ProblemError(classify(call, words(log, finished.stderr), status=_status(finished)))
 
     async def _run_to_end(

@@ -13,16 +13,12 @@ import attrs
 
 from statemachine.problem import Problem, Step
 from statemachine.reasons import Reason
+from statemachine.secrecy import without_secrets
 
 from .log import condensed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from .log import Words
-
-_SECRET_CHARACTERS_MIN: Final = 4
-"""Shorter values (`1`, `on`) are no secrets, and blotting them out would leave no readable text."""
 
 _COMMAND: Final = re.compile(
     r"failed to load (?P<path>.+?): no such file or directory"
@@ -69,7 +65,7 @@ class Call:
         step: the step that the call belongs to.
         verb: runsc's subcommand.
         subject: the container's name.
-        secrets: values that no text may carry, see `secrets_of`.
+        secrets: values that no text may carry, see `statemachine.secrecy`.
         nvidia_driver: the version of the driver that the sandbox passes calls on to, when it is the one that boots.
     """
 
@@ -78,20 +74,6 @@ class Call:
     subject: str
     secrets: tuple[str, ...] = attrs.field(default=(), repr=False)
     nvidia_driver: str | None = None
-
-
-def secrets_of(env: Iterable[str]) -> tuple[str, ...]:
-    """Return the values of `NAME=value` variables that texts must not carry, longest first; PATH is no secret."""
-    pairs = (variable.partition("=") for variable in env)
-    values = {value for name, _, value in pairs if name != "PATH" and len(value) >= _SECRET_CHARACTERS_MIN}
-    return tuple(sorted(values, key=lambda value: (-len(value), value)))
-
-
-def without_secrets(text: str, secrets: Iterable[str]) -> str:
-    """Return a text with every secret blotted out."""
-    for secret in secrets:
-        text = text.replace(secret, "***")
-    return text
 
 
 def detail_of(call: Call, said: Words) -> str:

@@ -14,10 +14,11 @@ from actors.bundle.config import PAUSE_ARGV
 from actors.ports import Child
 from statemachine.problem import Problem, ProblemError, Step
 from statemachine.reasons import Reason
+from statemachine.secrecy import without_secrets
 
+from .answers import Status
 from .driver import Runsc, Target
-from .errors import without_secrets
-from .log import condensed
+from .log import LOG_BYTES_MAX, condensed, parse_stderr
 from .record import ROOT_CONTAINER, SandboxRecord, write_record
 
 if TYPE_CHECKING:
@@ -28,12 +29,19 @@ if TYPE_CHECKING:
 
     from .answers import ContainerState
 
+SANDBOX_LOG: Final = "sandbox.log"
+"""What the root container and a crash of the sandbox itself write, in the activation's directory."""
+
 MEMORY_FILE: Final = "/memfd:runsc-memory"
 """Where a sandbox has the memory of its containers, as the kernel names it. Measured on runsc 20240729 and 20260905: an
 image's pages are just as large as what is stored of it."""
 
 _WAIT_AGAIN_S: Final = 1.0
 """Between two commands that wait for a container's end; another one is only needed when somebody killed the first."""
+
+_LOOK_MIN_S: Final = 0.5
+_LOOK_MAX_S: Final = 30.0
+"""Between two looks at a container that lives without its file server; a look takes runsc some 20 ms."""
 
 _EXIT_AT_ONCE: Final = (*PAUSE_ARGV, "exit")
 """The one program that is in every sandbox, told to end: see `actors.pause_elf`."""
@@ -82,12 +90,14 @@ class Sandbox:
         return await self.process.wait()
 
     async def ended(self, name: str) -> None:
-        """Wait until a container has ended; at once when it had ended before we could watch it.
+        """Wait for the sign that a container has ended; at once when it had ended before we could watch it.
 
         `exit_code` then tells how. The death of the sandbox ends every container too: look at that first.
 
         Normally this costs nothing but a pidfd. Measured on runsc 20240729: once a command could not be started inside
-        a container, its gofer outlives it; from then on a `runsc wait` watches beside the pidfd.
+        a container, its gofer outlives it; from then on a `runsc wait` watches beside the pidfd. And nobody misses the
+        gofer of a container that was restored: killed, it leaves a container that lives, and this is no proof then.
+        `until_stopped` gives that.
         """
         gofer = self.gofers.get(name)
         if gofer is None:
@@ -110,6 +120,24 @@ class Sandbox:
             await self._wait_by_command(name)
             group.cancel_scope.cancel()
 
+    async def lives_on(self, name: str) -> bool | None:
+        """Whether a container lives although the sign of its end was given; None when nobody can tell now."""
+        try:
+            state = await self.inspect(name)
+        except ProblemError:
+            return None
+        return state.status is not Status.STOPPED
+
+    async def until_stopped(self, name: str) -> None:
+        """Wait until a container has stopped by runsc's own word, looked at ever more rarely.
+
+        For one that lives without its gofer, so that no process of ours need stand beside it.
+        """
+        pause_s = _LOOK_MIN_S
+        while await self.lives_on(name) is not False:
+            await anyio.sleep(pause_s)
+            pause_s = min(2 * pause_s, _LOOK_MAX_S)
+
     async def _wait_by_command(self, name: str) -> None:
         while True:
             try:
@@ -120,7 +148,7 @@ class Sandbox:
             else:
                 return
 
-    async def _doubt(self, name: str) -> None:
+    async def doubt(self, name: str) -> None:
         """From now on a container's gofer is no sign of its end any more, for a later life of the worker neither."""
         is_new = name not in self._doubted
         self._doubted.add(name)
@@ -216,7 +244,8 @@ class Sandbox:
     def can_leave_out(self, name: str) -> bool:
         """Whether the sandbox can be restored once this container, which has exited, was taken out of it.
 
-        Measured on runsc 20240729: not after a command could not be started inside that container.
+        Measured on runsc 20240729: not after a command could not be started inside that container. Of one that lived on
+        without its file server nobody knows.
         """
         return name not in self._doubted
 
@@ -231,7 +260,10 @@ class Sandbox:
             ProblemError: as `Runsc.run`; ContainerExited when the sandbox could never be restored afterwards.
         """
         if not self.can_leave_out(name):
-            message = f"container {name!r} has exited and cannot be left out: a command once failed to start in it"
+            message = (
+                f"container {name!r} has exited and cannot be left out: a command once failed to start in it, or it "
+                "lived on without its file server"
+            )
             raise ProblemError(
                 Problem(step=Step.SUSPEND, reason=Reason.CONTAINER_EXITED, subject=name, message=message)
             )
@@ -251,13 +283,29 @@ class Sandbox:
         except BaseException:
             # Also when cancelled: whether the command was about to fail is not known then.
             with anyio.CancelScope(shield=True):
-                await self._doubt(name)
+                await self.doubt(name)
             raise
 
     def last_words(self, name: str, finished: Finished) -> str:
         """The last lines that a command inside a container wrote, without the values of its environment."""
         text = (finished.stdout + finished.stderr).decode("utf-8", "replace")
         return condensed(without_secrets(text, self.targets[name].secrets)).detail
+
+    async def last_log(self) -> str:
+        """The last lines that the sandbox itself has written, without secrets; empty when there are none to be had.
+
+        Of a panic its reason: goroutines are cut away.
+        """
+        path = self.runsc.activation / SANDBOX_LOG
+        try:
+            found = await self.runsc.files.stat(path)
+            offset_bytes = max(found.size_bytes - LOG_BYTES_MAX, 0) if found is not None else 0
+            data = await self.runsc.files.read_from(path, offset_bytes=offset_bytes, limit_bytes=LOG_BYTES_MAX)
+        except OSError:
+            return ""
+        secrets = {secret for target in self.targets.values() for secret in target.secrets}
+        text = "\n".join(parse_stderr(data))
+        return condensed(without_secrets(text, sorted(secrets, key=len, reverse=True))).detail
 
     def close(self) -> None:
         """Give up every process; they live on."""

@@ -21,6 +21,7 @@ from actors.bundle.activation_tree import (
     cover_path,
     pause_bundle,
     program_to_cover,
+    program_to_enter,
     programs_for_claims,
     scratch_path,
 )
@@ -28,6 +29,7 @@ from actors.bundle.capabilities import Claims, claims_of
 from actors.bundle.composing import compose_each
 from actors.bundle.config import hostname_of
 from actors.bundle.mounts import volume_mount
+from actors.cgroups import SANDBOX_LEAF, container_leaf
 from actors.gpu.desk import KeptSpec
 from actors.gpu.injection_plan import gpus_brought
 from actors.manifest import shape_of
@@ -38,6 +40,7 @@ from actors.runsc.driver import Runsc
 from actors.runsc.ids import fresh_activation, fresh_container_ids
 from actors.runsc.nvproxy import decide
 from actors.runsc.record import ROOT_CONTAINER, SandboxRecord
+from actors.steps.leaf import make_leaf, words_into
 from actors.steps.stage import RUNSC_ROOT, Freeze
 from statemachine.problem import Problem, ProblemError, Step
 from statemachine.reasons import Reason
@@ -82,7 +85,7 @@ async def bundles_of(stage: Stage, containers: Sequence[Container], *, step: Ste
 async def prepare(
     stage: Stage, containers: Sequence[Container], *, step: Step, finish: Finish = _as_it_is
 ) -> SandboxPlan:
-    """Name a fresh activation, write the bundle of each container and of pause, and plan the sandbox.
+    """Name a fresh activation, write the bundle of each container and of pause, make its cgroup, and plan the sandbox.
 
     Args:
         stage: the actor's.
@@ -91,7 +94,7 @@ async def prepare(
         finish: what a container's document still goes through.
 
     Raises:
-        ProblemError: a bundle is refused, or StateUnwritable.
+        ProblemError: a bundle is refused, or StateUnwritable, or CgroupUnavailable.
     """
     wall = stage.ports.wall
     activation = stage.state_dir.activation(fresh_activation(wall))
@@ -114,6 +117,7 @@ async def prepare(
                 message=f"the bundles cannot be written: {error.strerror or error}",
             )
         ) from error
+    await make_leaf(stage, activation, containers, step=step)
     return SandboxPlan(
         record=SandboxRecord(
             activation=activation.name,
@@ -130,12 +134,14 @@ async def prepare(
             ),
         ),
         pause_bundle=bundle_directory(activation, ROOT_CONTAINER),
+        enter=words_into(stage, activation, SANDBOX_LEAF),
         containers=tuple(
             ContainerPlan(
                 name=each.name,
                 bundle=bundle_directory(activation, each.name),
                 log=stage.directory.log(each.name),
                 env=_environment(made[each.name].config),
+                enter=words_into(stage, activation, container_leaf(each.name)),
                 cover=_cover(activation, each.name, made[each.name]),
             )
             for each in containers
@@ -247,6 +253,8 @@ def _tree(stage: Stage, activation: Path, containers: Mapping[str, ContainerFile
     programs = {} if _claims(stage) is Claims.NONE else programs_for_claims(machine)
     if is_covered:
         programs = {**programs, **program_to_cover(machine)}
+    if stage.cgroups is not None:
+        programs = {**programs, **program_to_enter(machine)}
     return activation_tree(pause, containers, programs)
 
 

@@ -105,7 +105,7 @@ async def require_no_exec(stage: Stage, sandbox: Sandbox) -> None:
     """
     uid = stage.assignment.uid
     try:
-        is_executing = await sandbox.is_executing()
+        is_executing = stage.executions > 0 or await sandbox.is_executing()
     except OSError as error:
         message = f"the sandbox of actor {uid} cannot be looked at: {error.strerror or error}"
         raise ProblemError(_problem(Reason.RUNTIME_FAILED, uid, message)) from error

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from actors.gpu.inventory import Gpu, Inventory
     from actors.layout import ActorDir, StateDir
     from actors.manifest import Shape
-    from actors.ports import Ports
+    from actors.ports import Delegation, Ports
     from actors.runsc.activation import SandboxPlan
     from actors.runsc.checkpoint_flags import CheckpointFlags
     from actors.runsc.flags import GlobalFlags
@@ -32,6 +32,10 @@ if TYPE_CHECKING:
     from actors.runsc.version import RuntimeVersion
 
 RUNSC_ROOT: Final = "runsc"
+
+
+async def _tell_nobody(_problem: Problem) -> None:
+    """Nobody wants to know."""
 
 
 @attrs.frozen(kw_only=True)
@@ -79,8 +83,10 @@ class Stage:
         state_dir: the worker's state directory.
         runtime: the worker's runsc.
         gpus: the worker's desk for its GPUs.
+        cgroups: where the cgroups of activations are made; None where the worker has no cgroup of its own.
         assignment: the admitted assignment.
         note: journals a progress mark.
+        tell: tells of a trouble with which the actor runs on.
         forced: what differs from the snapshot that the activation comes from, and was passed over.
         needed_by_others: the ids of snapshots that other actors may have to go back to; none of them is removed.
         uploading: the ids of this actor's snapshots that are being uploaded just now, and are not removed meanwhile.
@@ -100,6 +106,7 @@ class Stage:
         told: by container, fired once the watcher has told of its end.
         shapes: of each container, what a restore must find again.
         unproven: directory of a snapshot that is being made, until the machine knows that it is proven.
+        executions: how many commands are executed inside just now, beside those of the steps.
         recording: held while an assignment is written.
         directory: the actor's own.
     """
@@ -110,6 +117,8 @@ class Stage:
     gpus: GpuDesk
     assignment: WorkerAssignment
     note: Callable[[Mark], Awaitable[None]]
+    cgroups: Delegation | None = None
+    tell: Callable[[Problem], Awaitable[None]] = _tell_nobody
     forced: tuple[Difference, ...] = ()
     needed_by_others: Callable[[], Collection[str]] = frozenset
     uploading: Callable[[], Collection[str]] = frozenset
@@ -128,6 +137,7 @@ class Stage:
     told: dict[str, anyio.Event] = attrs.field(factory=dict)
     shapes: dict[str, Shape] = attrs.field(factory=dict)
     unproven: Path | None = None
+    executions: int = 0
     recording: anyio.Lock = attrs.field(factory=lambda: anyio.Lock(fast_acquire=True), init=False)
     directory: ActorDir = attrs.field(init=False)
 

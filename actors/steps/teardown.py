@@ -14,6 +14,7 @@ import anyio
 from actors.concurrency import together
 from actors.runsc.teardown import end_activation
 from actors.snapshots import look_at_snapshot, uri_of, verify_snapshot
+from actors.steps.leaf import remove_leaf
 from actors.steps.partition import give_back
 from actors.steps.stage import Freeze
 from actors.steps.thaw import remove_unproven, resume_once
@@ -64,7 +65,7 @@ async def stop_containers(stage: Stage, command: StopContainers) -> TornDown:
 
 
 async def end_sandbox(stage: Stage) -> None:
-    """End the live activation: processes first, then its directory.
+    """End the live activation: processes first, then its directory, then its cgroup.
 
     Raises:
         ProblemError: something is still there; the stage keeps it, to be tried again.
@@ -73,6 +74,7 @@ async def end_sandbox(stage: Stage) -> None:
         return
     owned = stage.sandbox.owned if stage.sandbox is not None else ()
     await end_activation(stage.ports.processes, stage.ports.files, stage.activation, owned=owned)
+    await remove_leaf(stage, stage.activation)
     if stage.sandbox is not None:
         stage.sandbox.close()
     stage.activation, stage.plan, stage.sandbox, stage.freeze = None, None, None, Freeze.NOT_FROZEN
@@ -92,9 +94,17 @@ async def _ask_to_end(stage: Stage, sandbox: Sandbox, grace_s: float) -> None:
 async def _ended_and_told(stage: Stage, sandbox: Sandbox, name: str) -> None:
     """Wait for a container's end, and a moment for its exit code, which only the living sandbox can tell."""
     await sandbox.ended(name)
-    if name in stage.told:
-        with anyio.move_on_after(TELL_S):
-            await stage.told[name].wait()
+    if name not in stage.told or await _told(stage, name):
+        return
+    # What has ended may have been its file server alone: then it is a living container that has its grace.
+    await sandbox.until_stopped(name)
+    await _told(stage, name)
+
+
+async def _told(stage: Stage, name: str) -> bool:
+    with anyio.move_on_after(TELL_S):
+        await stage.told[name].wait()
+    return stage.told[name].is_set()
 
 
 async def _term(sandbox: Sandbox, name: str) -> None:

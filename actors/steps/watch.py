@@ -1,8 +1,10 @@
 """watch: beside a live sandbox, its end and the end of each container are seen, confirmed and fed to the machine.
 
-A container's file server (gofer) ends with it; runsc then tells the exit code. The death of the sandbox ends every
-gofer too, so a container's exit counts only when the sandbox can still answer for it. Beside it goes, too, what the
-start has replaced in the durable volumes.
+A container's file server (gofer) ends with it: that is a sign. The proof is runsc's: its exit code, or the state in
+which the container is. The death of the sandbox ends every gofer too, so a container's exit counts only when the
+sandbox can still answer for it. A container that lives without its gofer (which was killed for its memory, say) is told
+and looked at, and counts as exited when it has exited. Beside it goes, too, what the start has replaced in the durable
+volumes.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 import anyio
 
+from actors.steps.death import death_of
 from actors.steps.volumes import discard_replaced
 from statemachine.events import ContainerExited, Event, SandboxDied
 from statemachine.problem import Problem, ProblemError, Step
@@ -19,17 +22,15 @@ from statemachine.reasons import Reason
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from actors.ports import Exit
     from actors.runsc.sandbox import Sandbox
     from actors.steps.stage import Stage
 
 ASK_S: Final = 15.0
 """Seconds that one question for an exit code may take; it is not answered while the sandbox is frozen."""
-TRIES_MAX: Final = 60
-"""Questions before an exit counts with an unknown code: 15 minutes of a frozen sandbox."""
 FAILURES_MAX: Final = 10
-"""Questions that may fail (no process to be had, a runsc that somebody killed): that says nothing of the container."""
+"""Questions for the code of a stopped container that may fail (a runsc that somebody killed) before it is unknown."""
 ASK_AGAIN_S: Final = 0.2
+ASK_AGAIN_MAX_S: Final = 30.0
 CODE_UNKNOWN: Final = 255
 
 
@@ -44,7 +45,7 @@ async def watch_sandbox(stage: Stage, feed: Callable[[Event], Awaitable[None]]) 
                 group.start_soon(_watch_container, stage, sandbox, name, feed)
             exit_ = await sandbox.died()
             group.cancel_scope.cancel()
-        await feed(SandboxDied(problem=_death(stage, exit_)))
+        await feed(SandboxDied(problem=await death_of(stage, sandbox, exit_)))
         beside.cancel_scope.cancel()
 
 
@@ -52,39 +53,44 @@ async def _watch_container(stage: Stage, sandbox: Sandbox, name: str, feed: Call
     told = stage.told[name]
     try:
         await sandbox.ended(name)
-        code = await _exit_code(sandbox, name)
+        code = await _exit_code(stage, sandbox, name)
         if name not in stage.exited:
             await feed(ContainerExited(container=name, exit_code=code))
     finally:
         told.set()
 
 
-async def _exit_code(sandbox: Sandbox, name: str) -> int:
-    """The code; CODE_UNKNOWN when a sandbox that lives cannot tell. When it is dead, its death ends this."""
-    failures = 0
-    for _ in range(TRIES_MAX):
+async def _exit_code(stage: Stage, sandbox: Sandbox, name: str) -> int:
+    """The code, once the container has ended; CODE_UNKNOWN when a sandbox that lives cannot tell that of a stopped one.
+
+    When the sandbox is dead, its death ends this.
+    """
+    failures, pause_s, was_alive = 0, ASK_AGAIN_S, False
+    while True:
+        is_slow = False
         try:
             return await sandbox.exit_code(name, deadline_s=ASK_S)
         except ProblemError as error:
-            if error.problem.reason is not Reason.STEP_DEADLINE_EXCEEDED:
-                failures += 1
-                if failures == FAILURES_MAX:
-                    break
-                await anyio.sleep(ASK_AGAIN_S)
-    return CODE_UNKNOWN
+            is_slow = error.problem.reason is Reason.STEP_DEADLINE_EXCEEDED
+        lives = await sandbox.lives_on(name)
+        if lives and (is_slow or was_alive):  # a look at once may find what is just ending
+            await _outlived(stage, sandbox, name)
+        elif lives is False and not is_slow:
+            failures += 1
+            if failures == FAILURES_MAX:
+                return CODE_UNKNOWN
+        was_alive = lives is True
+        if not is_slow:  # one that is slow waits for a thaw, and has taken its time
+            await anyio.sleep(pause_s)
+        if lives is None:
+            pause_s = min(2 * pause_s, ASK_AGAIN_MAX_S)
 
 
-def _death(stage: Stage, exit_: Exit) -> Problem:
-    match exit_.code:
-        case None:
-            how = "its status was lost"
-        case code if code < 0:
-            how = f"killed by signal {-code}"
-        case code:
-            how = f"exit code {code}"
-    return Problem(
-        step=Step.SUPERVISE,
-        reason=Reason.SANDBOX_DIED,
-        subject=stage.assignment.uid,
-        message=f"the sandbox of actor {stage.assignment.uid} ended by itself: {how}",
+async def _outlived(stage: Stage, sandbox: Sandbox, name: str) -> None:
+    """A container lives without its file server: tell it, and wait until it has stopped."""
+    message = f"the file server (gofer) of container {name} has ended, and the container lives on without it"
+    await stage.tell(
+        Problem(step=Step.SUPERVISE, reason=Reason.FILE_SERVER_LOST, subject=name, message=message),
     )
+    await sandbox.doubt(name)
+    await sandbox.until_stopped(name)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from sim.invariants.cgroups import cgroups_hold_their_actors
 from sim.invariants.deadlines import deadlines_are_kept
 from sim.invariants.exit_codes import exit_codes_are_right
 from sim.invariants.freezes import freezes_are_paired
@@ -30,6 +31,7 @@ INVARIANTS: Final[Mapping[str, Checker]] = MappingProxyType(
     {
         "NothingLeft": nothing_is_left,
         "OneSandbox": one_sandbox,
+        "CgroupsHoldTheirActors": cgroups_hold_their_actors,
         "StateFilesParse": state_files_parse,
         "StatusTellsTheTruth": status_tells_the_truth,
         "FrozenIsNotRunning": frozen_is_not_running,

@@ -32,6 +32,8 @@ _Result = TypeVar("_Result")
 
 CHANGING: Final = frozenset(
     {
+        ("cgroups", "make"),
+        ("cgroups", "remove"),
         ("files", "append"),
         ("files", "append_durably"),
         ("files", "lock"),
@@ -53,6 +55,7 @@ CHANGING: Final = frozenset(
         ("gpus", "monitor"),
         ("net", "close"),
         ("net", "connect_unix"),
+        ("net", "listen_tcp"),
         ("net", "listen_unix"),
         ("net", "send"),
         ("processes", "adopt"),

@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Final, Protocol
 import attrs
 import trio
 
+from actors.enter_elf import CANNOT_ENTER
+from actors.enter_elf import WORDS as ENTER_WORDS
 from sim.world.agenda import Agenda
 from sim.world.ctk_command import CtkCommand
 from sim.world.errors import kernel_error
@@ -27,6 +29,7 @@ from sim.world.sandboxes import SimMachine, SimSandbox
 
 if TYPE_CHECKING:
     from sim.world.agenda import Appointment
+    from sim.world.cgroups import SimHierarchy
     from sim.world.command_files import DiskFiles
     from sim.world.given import Given
     from sim.world.gpu_node import GpuNode
@@ -37,6 +40,7 @@ _LOCK_MODE: Final = 0o644
 _SMALL: Final = frozenset({"true", "false", "sleep"})
 _FOLDERS: Final = frozenset({"/bin", "/usr/bin"})
 
+_ENTER: Final = "/enter/enter"
 _COVER: Final = "/cover/cover"
 _COVER_WORDS: Final = 6
 """Of `actors.cover_elf`, before the command that it becomes. No rootfs is written to here, with or without it."""
@@ -91,6 +95,7 @@ class Execution:
         files: its disk, as programs reach it.
         runscs: the runsc at each path.
         gpus: its GPUs, their driver and their toolkit, if it can have any.
+        cgroups: its cgroups, if it can have any.
         agenda: what will happen on it.
         sandboxes: by pid.
         given: every container's document that a runsc has read, in order.
@@ -103,6 +108,7 @@ class Execution:
         files: DiskFiles,
         runscs: Mapping[str, RunscSettings],
         gpus: GpuNode | None,
+        cgroups: SimHierarchy | None,
         tasks: trio.Nursery,
         agenda: Agenda,
     ) -> None:
@@ -110,6 +116,7 @@ class Execution:
         self.files = files
         self.runscs = dict(runscs)
         self.gpus = gpus
+        self.cgroups = cgroups
         self.agenda = agenda
         self.sandboxes: dict[int, SimSandbox] = {}
         self.given: list[Given] = []
@@ -147,10 +154,13 @@ class Execution:
             FileNotFoundError: there is no such program.
             PermissionError: it is no executable file.
         """
+        file, argv = _enter(argv)
         argv = _become(argv)
         self.require(argv[0])
         process = self.table.spawn(argv, parent=parent)
-        if argv[0] in self.runscs:
+        if file is not None and not (self.cgroups is not None and self.cgroups.enter(process, file)):
+            self.table.end(process, CANNOT_ENTER)
+        elif argv[0] in self.runscs:
             invocation = Invocation(argv=argv[1:], stdin=stdin, stdout=stdout, stderr=stderr)
             RunscCommand(self, process, self._settings_of(argv[0]), invocation, scissors).go_on()
         elif self.gpus is not None and self.gpus.offers(argv[0]):
@@ -344,14 +354,21 @@ async def open_execution(
     files: DiskFiles,
     runscs: Mapping[str, RunscSettings],
     gpus: GpuNode | None = None,
+    cgroups: SimHierarchy | None = None,
     agenda: Agenda | None = None,
 ) -> AsyncIterator[Execution]:
     """Execute programs while the context is open; on leaving, whatever still runs is dropped."""
     agenda = agenda or Agenda()
     async with trio.open_nursery() as tasks:
         tasks.start_soon(agenda.keep)
-        yield Execution(table=table, files=files, runscs=runscs, gpus=gpus, tasks=tasks, agenda=agenda)
+        yield Execution(table=table, files=files, runscs=runscs, gpus=gpus, cgroups=cgroups, tasks=tasks, agenda=agenda)
         tasks.cancel_scope.cancel()
+
+
+def _enter(argv: Sequence[str]) -> tuple[str | None, Sequence[str]]:
+    """The file by which a command moves itself into a cgroup, and what it then becomes."""
+    is_begun_by_it = argv[0].endswith(_ENTER) and len(argv) > ENTER_WORDS
+    return (argv[1], argv[ENTER_WORDS:]) if is_begun_by_it else (None, argv)
 
 
 def _become(argv: Sequence[str]) -> Sequence[str]:

@@ -7,13 +7,24 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from anyio.abc import ByteStream
 
-from actors.ports import PROMPT_S
+from actors.ports import OWNER_ALONE, PROMPT_S
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from actors.ports import Connection, Listener, Net, Peer, Signals, Wall, Watch
+    from actors.ports import (
+        Channel,
+        Connection,
+        Listener,
+        Net,
+        Peer,
+        Signals,
+        TcpAddress,
+        TcpListener,
+        Wall,
+        Watch,
+    )
     from sim.world.calls import Gate
 
 _Item = TypeVar("_Item")
@@ -75,15 +86,36 @@ class GatedNet:
         self._inner = inner
 
     @asynccontextmanager
-    async def listen_unix(self, path: Path) -> AsyncIterator[Listener]:
+    async def listen_unix(self, path: Path, *, mode: int = OWNER_ALONE) -> AsyncIterator[Listener]:
         """Listen at a path."""
-        async with self._gate.opened("net", "listen_unix", str(path), self._inner.listen_unix(path)) as listener:
+        opening = self._inner.listen_unix(path, mode=mode)
+        async with self._gate.opened("net", "listen_unix", str(path), opening) as listener:
             yield GatedListener(self._gate, listener, str(path))
 
     async def connect_unix(self, path: Path) -> Connection:
         """Connect."""
         connection = await self._gate.cross("net", "connect_unix", str(path), self._inner.connect_unix, path)
         return GatedConnection(self._gate, connection)
+
+    @asynccontextmanager
+    async def listen_tcp(self, address: TcpAddress) -> AsyncIterator[TcpListener]:
+        """Listen at an address."""
+        async with self._gate.opened("net", "listen_tcp", str(address), self._inner.listen_tcp(address)) as listener:
+            yield GatedTcpListener(self._gate, listener)
+
+
+class GatedTcpListener:
+    """`TcpListener` through a gate."""
+
+    def __init__(self, gate: Gate, inner: TcpListener) -> None:
+        self._gate = gate
+        self._inner = inner
+        self.address: TcpAddress = inner.address
+
+    async def accept(self) -> Channel:
+        """The next connection."""
+        channel = await self._gate.cross("net", "accept", str(self.address), self._inner.accept)
+        return GatedChannel(self._gate, channel, str(self.address))
 
 
 class GatedListener:
@@ -100,18 +132,25 @@ class GatedListener:
         return GatedConnection(self._gate, connection)
 
 
-class GatedConnection:
-    """`Connection` through a gate."""
+class GatedChannel:
+    """`Channel` through a gate."""
 
-    def __init__(self, gate: Gate, inner: Connection) -> None:
+    def __init__(self, gate: Gate, inner: Channel, name: str) -> None:
         self._inner = inner
-        self.peer: Peer = inner.peer
-        self.stream: ByteStream = GatedStream(gate, inner.stream, str(inner.peer.pid))
+        self.stream: ByteStream = GatedStream(gate, inner.stream, name)
 
     @property
     def has_hung_up(self) -> bool:
         """Whether the other end is closed for good."""
         return self._inner.has_hung_up
+
+
+class GatedConnection(GatedChannel):
+    """`Connection` through a gate."""
+
+    def __init__(self, gate: Gate, inner: Connection) -> None:
+        super().__init__(gate, inner, str(inner.peer.pid))
+        self.peer: Peer = inner.peer
 
 
 class GatedStream(ByteStream):

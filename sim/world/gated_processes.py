@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from actors.ports import Child, Exit, Finished, OpenFile, Processes, ProcessIdentity
+    from actors.ports import Child, Exit, Finished, OpenFile, OwnUsage, Processes, ProcessIdentity
     from sim.world.calls import Gate
 
 
@@ -87,6 +87,10 @@ class GatedProcesses:
     async def open_files(self, identity: ProcessIdentity) -> tuple[OpenFile, ...]:
         """What exactly this process has open."""
         return await self._gate.cross("processes", "open_files", str(identity.pid), self._inner.open_files, identity)
+
+    async def own_usage(self) -> OwnUsage:
+        """What we ourselves use."""
+        return await self._gate.cross("processes", "own_usage", "", self._inner.own_usage)
 
     async def kill_and_wait(self, identity: ProcessIdentity, *, deadline_s: float) -> None:
         """SIGKILL exactly this process and wait until it is gone."""

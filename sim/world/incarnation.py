@@ -12,7 +12,9 @@ from actors.ports import Peer, Ports
 from sim.hearing import SPEAKING, Speaker
 from sim.world.beneath import SimBeneath
 from sim.world.calls import FencedError, Gate, die_at_once
+from sim.world.cgroups import SimCgroups
 from sim.world.files import SimFiles
+from sim.world.gated_cgroups import GatedCgroups
 from sim.world.gated_files import GatedFiles
 from sim.world.gated_gpus import GatedGpus
 from sim.world.gated_outside import GatedNet, GatedSignals, GatedWall, GatedWatch
@@ -32,7 +34,9 @@ if TYPE_CHECKING:
     from sim.world.world import World
     from supervisor.settings import Settings
 
-_ENDING: Final = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT})
+_ENDING: Final = frozenset(
+    {signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2}
+)
 _UNCAUGHT: Final = 1
 """The exit code of a Python program that ends in an exception."""
 
@@ -78,6 +82,7 @@ class Incarnation:
             wall=GatedWall(self._gate, world.wall),
             gpus=GatedGpus(self._gate, SimGpus(world.gpus, world.table, parent=self.pid)),
             stores=GatedStores(self._gate, self._stores),
+            cgroups=GatedCgroups(self._gate, SimCgroups(world.cgroups, let_others_run=world.turns.let_others_run)),
         )
 
     @property

@@ -1,16 +1,18 @@
-"""Simulated unix sockets: at paths of the simulated disk, between simulated processes."""
+"""Simulated sockets between simulated processes: at paths of the simulated disk, and at TCP ports."""
 
 from __future__ import annotations
 
 import errno
 from collections import deque
 from contextlib import asynccontextmanager, suppress
+from itertools import count
 from typing import TYPE_CHECKING, Final
 
 import anyio
 import attrs
 from anyio import lowlevel
 
+from actors.ports import OWNER_ALONE, Peer, TcpAddress
 from sim.world.errors import kernel_error
 from sim.world.nodes import Special, SpecialNode
 from sim.world.streams import connected_pair
@@ -19,18 +21,18 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
     from pathlib import Path
 
-    from actors.ports import Peer
     from sim.world.disk import SimDisk
     from sim.world.nodes import Node
     from sim.world.streams import OneTurn, SimStream
 
 # As in the real port: sun_path of unix(7), its mode, its backlog, and how long a full backlog is tried.
 _PATH_LIMIT_BYTES: Final = 107
-_SOCKET_MODE: Final = 0o600
 _BACKLOG: Final = 1024
 _CONNECT_TRIES: Final = 8
 _RETRY_MIN_S: Final = 0.01
 _RETRY_MAX_S: Final = 1.0
+# net.ipv4.ip_local_port_range of Linux begins here.
+_FIRST_FREE_PORT: Final = 32768
 
 
 @attrs.frozen
@@ -103,6 +105,14 @@ class SimListener:
             self._waiting.popleft()[1].close()
 
 
+class SimTcpListener(SimListener):
+    """The simulated `TcpListener`."""
+
+    def __init__(self, net: SimNet, address: TcpAddress) -> None:
+        super().__init__(net)
+        self.address = address
+
+
 class SimSockets:
     """Who listens where, on one simulated machine. A power failure ends it: make another one then.
 
@@ -115,6 +125,7 @@ class SimSockets:
         self.disk = disk
         self.let_others_run = let_others_run
         self.listening: dict[SpecialNode, SimListener] = {}
+        self.ports: dict[int, SimTcpListener] = {}
 
 
 class SimNet:
@@ -139,8 +150,8 @@ class SimNet:
         self.once_dead: Callable[[], Awaitable[object]] = anyio.sleep_forever
 
     @asynccontextmanager
-    async def listen_unix(self, path: Path) -> AsyncIterator[SimListener]:
-        """Listen at a path, mode 0600, in place of a socket that nobody listens at; removed on leaving.
+    async def listen_unix(self, path: Path, *, mode: int = OWNER_ALONE) -> AsyncIterator[SimListener]:
+        """Listen at a path, with this mode, in place of a socket that nobody listens at; removed on leaving.
 
         Raises:
             OSError: EADDRINUSE when somebody listens there or it is no socket, ENAMETOOLONG over 107 bytes, ENOENT.
@@ -149,7 +160,7 @@ class SimNet:
         _require_short(path)
         self._remove_stale(path)
         directory = self._disk.find_directory(path.parent)
-        node = self._disk.make_special(directory, path.name, Special.SOCKET, mode=_SOCKET_MODE)
+        node = self._disk.make_special(directory, path.name, Special.SOCKET, mode=mode)
         self._sockets.listening[node] = listener = SimListener(self)
         try:
             yield listener
@@ -179,6 +190,38 @@ class SimNet:
             error.filename = str(path)
             raise
 
+    @asynccontextmanager
+    async def listen_tcp(self, address: TcpAddress) -> AsyncIterator[SimTcpListener]:
+        """Listen at an address. Here a port has one listener, whatever the host.
+
+        Raises:
+            OSError: EADDRINUSE when somebody listens there.
+        """
+        await self.let_others_run()
+        ports = self._sockets.ports
+        port = address.port or next(each for each in count(_FIRST_FREE_PORT) if each not in ports)
+        if port in ports:
+            raise kernel_error(errno.EADDRINUSE)
+        ports[port] = listener = SimTcpListener(self, TcpAddress(address.host, port))
+        try:
+            yield listener
+        finally:
+            if not self._is_fenced:
+                del ports[port]
+                listener.close()
+
+    async def connect_tcp(self, port: int) -> SimConnection:
+        """Connect; not of the port, but for whoever plays the other end.
+
+        Raises:
+            OSError: ECONNREFUSED.
+        """
+        await self.let_others_run()
+        listener = self._sockets.ports.get(port)
+        if listener is None:
+            raise kernel_error(errno.ECONNREFUSED)
+        return SimConnection(listener.net.peer, self.owned(listener.take(self.peer)))
+
     def fence(self) -> None:
         """The process is dead: others find its connections closed and nobody listening; its own calls never return.
 
@@ -189,6 +232,10 @@ class SimNet:
             if listener.net is self:
                 del self._sockets.listening[node]
                 listener.fence()
+        for port, bound in list(self._sockets.ports.items()):
+            if bound.net is self:
+                del self._sockets.ports[port]
+                bound.fence()
         for stream in list(self._streams):
             stream.fence()
 

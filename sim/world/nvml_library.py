@@ -106,6 +106,10 @@ class SimLibrary:
         """Who computes on it."""
         return tuple(each.pid for each in _call(self._loaded.compute_processes, handle))
 
+    def used_memory(self, handle: Handle) -> int:
+        """How much of its memory is in use."""
+        return _call(self._loaded.memory, handle)[1]
+
     # ---- XIDs
 
     def listen(self, handles: Mapping[str, Handle]) -> None:

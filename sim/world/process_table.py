@@ -34,6 +34,7 @@ class SimProcess:
         exit_code: how it ended, a signal as its negative number; None while it runs.
         is_stopped: SIGSTOP has come and no SIGCONT.
         is_reaped: it is gone.
+        cgroup: `<activation's>/<leaf>` among the worker's; empty where the worker itself is.
         handlers: what it does itself when a signal comes, instead of ending.
         ended: called once when it ends; it is a zombie then.
         reaped: called once when it is gone.
@@ -50,6 +51,7 @@ class SimProcess:
     is_stopped: bool = False
     is_reaped: bool = False
     is_owned: bool = False
+    cgroup: str = ""
     handlers: dict[int, Callable[[], None]] = attrs.field(factory=dict)
     ended: list[Callable[[], None]] = attrs.field(factory=list)
     reaped: list[Callable[[], None]] = attrs.field(factory=list)
@@ -97,12 +99,18 @@ class ProcessTable:
         return found if found is not None and found.identity == identity else None
 
     def spawn(self, arguments: Sequence[str], *, parent: int, is_subreaper: bool = False) -> SimProcess:
-        """Start a process in a session of its own."""
+        """Start a process in a session of its own, and in its parent's cgroup."""
         pid = self._next_pid
         self._next_pid += 1
         identity = ProcessIdentity(pid=pid, start_ticks=1000 + int(self._now_s() * _TICKS_PER_S))
+        begetter = self._processes.get(parent)
         process = SimProcess(
-            identity=identity, parent=parent, session=pid, arguments=tuple(arguments), is_subreaper=is_subreaper
+            identity=identity,
+            parent=parent,
+            session=pid,
+            arguments=tuple(arguments),
+            is_subreaper=is_subreaper,
+            cgroup="" if begetter is None else begetter.cgroup,
         )
         self._processes[pid] = process
         self._children.setdefault(parent, {})[pid] = process

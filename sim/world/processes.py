@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
-from actors.ports import AppendTo, DeadlineExceededError, Exit, Finished, OpenFile, Output, ProcessIdentity
+from actors.ports import (
+    AppendTo,
+    DeadlineExceededError,
+    Exit,
+    Finished,
+    OpenFile,
+    Output,
+    OwnUsage,
+    ProcessIdentity,
+)
 from sim.world.execution import Captured, Discarded, Scissors
 from sim.world.process_table import INIT_PID
 from supervisor.owned import Owned
@@ -278,6 +287,19 @@ class SimProcesses:
         process = self._execution.table.exactly(identity)
         sandbox = self._execution.sandboxes.get(identity.pid)
         return () if process is None or not process.is_running or sandbox is None else sandbox.open_files()
+
+    async def own_usage(self) -> OwnUsage:
+        """What we ourselves use: in the model that is nothing."""
+        await self._let_others_run()
+        return OwnUsage(
+            cpu_s=0.0,
+            resident_bytes=0,
+            proportional_bytes=None,
+            open_files=0,
+            open_files_max=0,
+            threads=1,
+            reaped=0,
+        )
 
     async def kill_and_wait(self, identity: ProcessIdentity, *, deadline_s: float) -> None:
         """SIGKILL exactly this process, ours or not, and wait until it is gone (and reaped where it is our child).

@@ -27,6 +27,7 @@ from sim.planting import Plan
 from sim.world import scenery
 from sim.world.agenda import Agenda
 from sim.world.calls import Ledger
+from sim.world.cgroups import SimHierarchy
 from sim.world.command_files import DiskFiles
 from sim.world.disk import SimDisk
 from sim.world.execution import Execution, open_execution
@@ -74,6 +75,7 @@ class Machine:
         gpus: in the order of NVML's index; without any there is neither driver nor toolkit.
         driver: of its GPUs.
         toolkit: NVIDIA's, for its GPUs.
+        no_cgroups: why no cgroup is the worker's; None where one is.
     """
 
     flavour: Flavour = Flavour.R24
@@ -87,6 +89,7 @@ class Machine:
     gpus: tuple[Gpu, ...] = ()
     driver: Driver = attrs.field(factory=Driver)
     toolkit: Toolkit = attrs.field(factory=Toolkit)
+    no_cgroups: str | None = None
 
 
 class World:
@@ -100,6 +103,7 @@ class World:
         objects: what lies in every snapshot store.
         gpus: the GPUs, their nodes, driver and toolkit, and what happens to them.
         table: every process.
+        cgroups: those of the worker's actors.
         sockets: who listens where.
         ledger: every port call.
         plan: the planned faults.
@@ -336,6 +340,7 @@ class World:
 
     def _boot(self) -> None:
         self.table = ProcessTable(now_s=self.now_s)
+        self.cgroups = SimHierarchy(self.table, now_s=self.now_s, unavailable=self.machine.no_cgroups)
         self.sockets = SimSockets(self.disk, let_others_run=self.turns.let_others_run)
         self.gpus.boot()
 
@@ -354,6 +359,7 @@ class World:
                 files=DiskFiles(self.disk),
                 runscs={str(RUNSC): runsc},
                 gpus=self.gpus,
+                cgroups=self.cgroups,
                 agenda=Agenda(self._order.random),
             ) as execution:
                 self._execution = execution

@@ -24,6 +24,7 @@ from supervisor.doctor.check import Status
 from supervisor.doctor.examination import Subject, examine, is_sound
 from supervisor.host.composition import open_host_ports
 from supervisor.host.scratch import scratch_directory
+from supervisor.host.self_look import look_at_ourselves
 from supervisor.host.surroundings import effective_uid, find_runsc, interpreter, may_change
 
 if TYPE_CHECKING:
@@ -65,6 +66,7 @@ def doctor(as_json: bool, **values: Any) -> int:
 
 async def _examined(values: dict[str, Any]) -> tuple[Check, ...]:
     settings = gpu_settings(values)
+    ourselves = look_at_ourselves()  # before the ports make us a subreaper
     with scratch_directory("greenroom-doctor-") as scratch:
         async with open_host_ports(roots=(scratch,), gpu_monitor=settings["gpu_monitor"]) as ports:
             subject = Subject(
@@ -80,6 +82,7 @@ async def _examined(values: dict[str, Any]) -> tuple[Check, ...]:
                 is_root=effective_uid() == 0,
                 may_change=may_change,
                 scratch=scratch,
+                ourselves=ourselves,
             )
             return await examine(ports, subject)
 

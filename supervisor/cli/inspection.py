@@ -1,9 +1,7 @@
-"""`greenroom status`, `wait`, `logs`: what only looks."""
+"""`greenroom status` and `wait`: what only looks."""
 
 from __future__ import annotations
 
-import base64
-import sys
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,6 +11,7 @@ from statemachine.problem import beyond
 from statemachine.states import State
 from supervisor.cli.asking import Seconds, ask, json_option, run_dir_option
 from supervisor.cli.columns import aligned
+from supervisor.cli.status_rows import COLUMNS, container_word, row_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,8 +21,14 @@ if TYPE_CHECKING:
 @click.argument("uid", required=False)
 @run_dir_option
 @json_option
-def status(uid: str | None, run_dir: Path, as_json: bool) -> None:
+@click.option("-w", "--watch", is_flag=True, help="Go on showing it, at every change; with --json a document a line.")
+def status(uid: str | None, run_dir: Path, as_json: bool, watch: bool) -> None:
     """Show the worker and its actors, or one actor."""
+    if watch:
+        from supervisor.cli.status_watching import watch_status  # noqa: PLC0415 - rich is slow to import
+
+        watch_status(run_dir, uid, as_json=as_json)
+        return
     result = ask(run_dir, "status", uid=uid)
     if as_json:
         click.echo(orjson.dumps(result))
@@ -45,42 +50,6 @@ def wait(uid: str, wanted: str, timeout_s: float, run_dir: Path, as_json: bool) 
     click.echo(orjson.dumps(result) if as_json else f"{uid}: {result['state']}")
 
 
-@click.command()
-@click.argument("uid")
-@click.option("-c", "--container", help="The container; all of them when left out.")
-@run_dir_option
-def logs(uid: str, container: str | None, run_dir: Path) -> None:
-    """Print what an actor's containers have written so far."""
-    names = [container] if container else [each["name"] for each in ask(run_dir, "status", uid=uid)["containers"]]
-    for name in names:
-        for piece in _pieces(run_dir, uid, name):
-            sys.stdout.buffer.write(_labelled(name, piece) if len(names) > 1 else piece)
-    sys.stdout.buffer.flush()
-
-
-def _pieces(run_dir: Path, uid: str, container: str) -> Any:
-    """The log in pieces that end with a line, but for the last."""
-    offset_bytes, rest = 0, b""
-    end_bytes: int | None = None
-    while True:
-        answer = ask(run_dir, "logs", uid=uid, container=container, offset_bytes=offset_bytes)
-        # What is written from now on is not waited for: a container may write faster than we read.
-        end_bytes = answer["size_bytes"] if end_bytes is None else end_bytes
-        data = base64.b64decode(answer["data"])[: max(end_bytes - offset_bytes, 0)]
-        if not data:
-            break
-        offset_bytes += len(data)
-        whole, newline, rest = (rest + data).rpartition(b"\n")
-        yield whole + newline
-    yield rest
-
-
-def _labelled(name: str, piece: bytes) -> bytes:
-    """Each line with its container's name before it; a last line that is not whole gets its end."""
-    lines = piece.removesuffix(b"\n").split(b"\n") if piece else []
-    return b"".join(f"{name}: ".encode() + line + b"\n" for line in lines)
-
-
 def _show_worker(result: dict[str, Any]) -> None:
     worker = result["worker"]
     runsc = worker["runsc"]
@@ -89,19 +58,9 @@ def _show_worker(result: dict[str, Any]) -> None:
     )
     for problem in worker["problems"]:
         click.echo(f"refused {problem['file']}: {problem['subject']}: {problem['reason']}: {problem['message']}")
-    rows = [("UID", "NAME", "GENERATION", "STATE", "SINCE", "CONTAINERS", "ERROR")]
-    rows += [
-        (
-            actor["uid"],
-            actor["name"] or "-",
-            str(actor["generation"]),
-            actor["state"],
-            actor["since"],
-            " ".join(_container(each) for each in actor["containers"]),
-            actor["error"]["reason"] if actor["error"] else "-",
-        )
-        for actor in result["actors"]
-    ]
+    if more := worker.get("problemsLeftOut"):
+        click.echo(f"refused: {more} more reasons, in the state directory's refused/")
+    rows = [COLUMNS, *map(row_of, result["actors"])]
     for line in aligned(rows):
         click.echo(line)
 
@@ -110,7 +69,7 @@ def _show_actor(actor: dict[str, Any]) -> None:
     click.echo(f"{actor['uid']}  {actor['state']} since {actor['since']}, generation {actor['generation']}")
     click.echo(f"desired state  {actor['desiredState']}")
     for each in actor["containers"]:
-        click.echo(f"container      {_container(each)}")
+        click.echo(f"container      {container_word(each)}")
     if actor["lastGoodSnapshot"]:
         snapshot = actor["lastGoodSnapshot"]
         click.echo(f"snapshot       {snapshot['id']} of {snapshot['createdAt']} at {snapshot['uri']}")
@@ -118,14 +77,12 @@ def _show_actor(actor: dict[str, Any]) -> None:
             click.echo(f"stored         {snapshot['storedUri']}")
     if actor.get("forced"):
         click.echo("forced         restored, or tried to be, whatever differs from the snapshot; its journal says what")
+    for notice in actor.get("notices", ()):
+        often = f", {notice['count']} times" if notice["count"] > 1 else ""
+        click.echo(f"notice         {notice['reason']}{often}, last {notice['last']}: {notice['message']}")
     if actor["error"]:
         error = actor["error"]
         click.echo(f"error          {error['reason']} in {error['step']}: {error['message']}")
         click.echo(f"hint           {error['hint']}")
         for line in beyond(error["message"], error["detail"]).splitlines():
             click.echo(f"               {line}")
-
-
-def _container(each: dict[str, Any]) -> str:
-    code = "" if each["exitCode"] is None else f"({each['exitCode']})"
-    return f"{each['name']}={each['state']}{code}"

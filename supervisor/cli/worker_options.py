@@ -8,12 +8,13 @@ would be told that is started beside it.
 from __future__ import annotations
 
 import tomllib
+from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypedDict
 
 import click
 
-from actors.ports import DriverPlaces
+from actors.ports import DriverPlaces, TcpAddress
 from actors.runsc.nvproxy import Nvproxy
 from actors.stores.uris import read_uri
 from statemachine.wording import file_label
@@ -35,10 +36,31 @@ NAMES: Final = frozenset(
     {
         "state_dir", "run_dir", "assignments", "runsc", "platform", "network", "nvproxy", "dev_root", "proc_root",
         "driver_root", "toolkit_dir", "cdi_source", "gpu_monitor", "snapshot_store", "max_actors", "on_drain",
-        "drain_timeout", "backend", "log_format", "log_level",
+        "drain_timeout", "termination_message", "cgroups", "cgroup_root", "http_listen",
+        "metrics_per_actor", "container_output",
+        "control_uid", "backend", "log_format", "log_level",
     }
 )  # fmt: skip
 """Every setting of a worker, which a file of settings may have; a test holds it against the options of `run`."""
+
+REPEATED: Final = frozenset({"control_uid"})
+"""Those that may be given several times; in a file as a list."""
+UID_MAX: Final = (1 << 32) - 2
+
+_CONFIG: Final = "greenroom.config"
+"""Where click's context keeps the path of the file."""
+
+SETTINGS_BYTES_MAX: Final = 64 << 10
+"""Of a file of settings: what is larger is another file."""
+
+
+PORT_MAX: Final = 65535
+PORT_DIGITS_MAX: Final = 5
+IPV6: Final = 6
+
+
+FileValue = str | tuple[str, ...]
+"""What a file says of a setting, as flags would: a text, or those of one that may be given several times."""
 
 
 class StoreAt(click.ParamType[str]):
@@ -54,6 +76,27 @@ class StoreAt(click.ParamType[str]):
         except ValueError as error:
             self.fail(f"it is no URI of a store: {error}", param, ctx)
         return text
+
+
+class ListenAt(click.ParamType[TcpAddress]):
+    """A TCP address to listen at. Names are not resolved: a probe must not wait for somebody else's DNS."""
+
+    name = "host:port"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> TcpAddress:
+        """Read it, or say what is wrong."""
+        if isinstance(value, TcpAddress):
+            return value
+        host, colon, port = str(value).rpartition(":")
+        is_bracketed = host.startswith("[") and host.endswith("]")
+        try:
+            address = ip_address(host[1:-1] if is_bracketed else host)
+        except ValueError:
+            self.fail(f"{value!r} is not HOST:PORT with a numeric host, as 0.0.0.0:8080 or [::]:8080", param, ctx)
+        is_port = port.isascii() and port.isdecimal() and len(port) <= PORT_DIGITS_MAX and int(port) <= PORT_MAX
+        if not colon or not is_port or is_bracketed != (address.version == IPV6):
+            self.fail(f"{value!r} is not HOST:PORT, as 0.0.0.0:8080 or [::]:8080", param, ctx)
+        return TcpAddress(str(address), int(port))
 
 
 class GpuSettings(TypedDict):
@@ -82,23 +125,55 @@ def _from_file(ctx: click.Context, _param: click.Parameter, path: Path | None) -
     """The file's values become defaults; those of settings that this command has no use for are passed over."""
     if path is None:
         return None
+    ctx.default_map = file_values(path)
+    ctx.meta[_CONFIG] = path.absolute()
+    return path
+
+
+def config_path(ctx: click.Context) -> Path | None:
+    """The file of settings that a command was given, if any."""
+    path: Path | None = ctx.meta.get(_CONFIG)
+    return path
+
+
+def file_values(path: Path) -> dict[str, FileValue]:
+    """The settings that a file has, as `settings_in` tells them.
+
+    Raises:
+        BadParameter: it cannot be read, or is none.
+    """
     if not is_regular(path):
         raise click.BadParameter(f"{path} is not a file")
     try:
-        values = tomllib.loads(read_small(path).decode("utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        data = read_small(path, limit_bytes=SETTINGS_BYTES_MAX + 1)
+    except OSError as error:
         raise click.BadParameter(f"{path} cannot be used: {error}") from error
-    defaults: dict[str, str] = {}
+    return settings_in(data, path)
+
+
+def settings_in(data: bytes, path: Path) -> dict[str, FileValue]:
+    """The settings that a file has, by their names, as the texts that flags would be.
+
+    Raises:
+        BadParameter: it is too large or no TOML, or something in it is no setting of a worker.
+    """
+    if len(data) > SETTINGS_BYTES_MAX:
+        raise click.BadParameter(f"{path} is larger than {SETTINGS_BYTES_MAX >> 10} KiB")
+    try:
+        values = tomllib.loads(data.decode("utf-8"))
+    except (ValueError, RecursionError) as error:  # also a number of thousands of digits, and brackets as deep
+        raise click.BadParameter(f"{path} cannot be used: {error}") from error
+    defaults: dict[str, FileValue] = {}
     for key, value in values.items():
         name = key.replace("-", "_")
         if name not in NAMES:
             raise click.BadParameter(f"{path} has an unknown setting: {file_label(key)}")
-        if isinstance(value, bool) or not isinstance(value, str | int | float):
+        each = value if name in REPEATED and isinstance(value, list) else [value]
+        if any(isinstance(one, bool) or not isinstance(one, str | int | float) for one in each):
             raise click.BadParameter(f"{path}: {key} must be a text or a number")
         # As text, so that it is read by the same rule as a flag.
-        defaults[name] = str(value)
-    ctx.default_map = defaults
-    return path
+        defaults[name] = tuple(map(str, each)) if name in REPEATED else str(value)
+    return defaults
 
 
 state_dir_option: Callable[[Any], Any] = click.option(

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
+from statemachine.catalogue import CATALOGUE
 from statemachine.problem import SENTENCE_CHARACTERS_MAX
-from statemachine.reasons import CATALOGUE
 from statemachine.wording import one_line
 
 if TYPE_CHECKING:

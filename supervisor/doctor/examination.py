@@ -1,4 +1,4 @@
-"""Every check, one after the other, in the order in which a person would look: gVisor, the GPU, the rest of the pod."""
+"""Every check, one after the other, in the order in which a person would look: ourselves, gVisor, the GPU, the pod."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from actors.layout import CONTROL_SOCKET
 from actors.runsc.version import RuntimeVersion
 from statemachine.problem import Problem
 from supervisor.nvml_look import ask_nvml
+from supervisor.self_check import self_checks
+from supervisor.settings import MAX_ACTORS
 from supervisor.spec_source import spec_source_of
 
 from .check import Status
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     from actors.gpu.view import View
     from actors.ports import DriverPlaces, Files, Ports
     from actors.runsc.nvproxy import Nvproxy
+    from supervisor.self_check import SelfFacts
     from supervisor.settings import CdiSource
 
     from .check import Check
@@ -59,6 +62,7 @@ class Subject:
         is_root: whether we are root.
         may_change: whether we may write a file, use a device, or make entries in a directory.
         scratch: an empty directory to try things in.
+        ourselves: what the kernel says about our own process.
     """
 
     runsc: Path | Problem
@@ -73,12 +77,14 @@ class Subject:
     is_root: bool
     may_change: Callable[[Path], bool]
     scratch: Path
+    ourselves: SelfFacts
 
 
 async def examine(ports: Ports, subject: Subject) -> tuple[Check, ...]:
     """Look at everything and judge it."""
     mounts = await _mounts(ports.files)
     return (
+        *self_checks(subject.ourselves, max_actors=MAX_ACTORS),
         *await _gvisor(ports, subject),
         *await _gpu(ports, subject),
         *await _pod(ports, subject, mounts),

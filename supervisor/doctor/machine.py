@@ -21,34 +21,34 @@ CGROUPS: Final = "/sys/fs/cgroup"
 YEAR_MIN, YEAR_MAX = 2024, 2199
 """No machine that this runs on is older than the oldest runsc that it takes."""
 _BOOT_ID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
-_SHARED: Final = "the limits of containers hold inside gVisor alone, and the pod's own hold for all actors together"
+_SHARED: Final = "no actor is limited or measured by itself, and the pod's own limits hold for all of them together"
 
 
 def judge_cgroups(mounts: Iterable[MountPoint]) -> Check:
-    """Actors are run with the pod's cgroup; this says what that means here."""
+    """A worker divides the pod's cgroup among its actors where it can; this says where it cannot."""
     name, mount = "cgroup", mount_of(CGROUPS, mounts)
     if mount is None or mount.path != CGROUPS:
         return warn(
             name,
-            Reason.NOT_SUPPORTED,
+            Reason.CGROUP_UNAVAILABLE,
             f"nothing is mounted at {CGROUPS}: {_SHARED}",
             "Mount cgroup2 there, as container engines do, to see what actors use.",
         )
     if mount.file_system != "cgroup2":
         return warn(
             name,
-            Reason.NOT_SUPPORTED,
+            Reason.CGROUP_UNAVAILABLE,
             f"{CGROUPS} is cgroup v1: {_SHARED}",
             "Use a node with cgroup v2 (systemd.unified_cgroup_hierarchy=1).",
         )
     if mount.is_read_only:
         return warn(
             name,
-            Reason.NOT_SUPPORTED,
+            Reason.CGROUP_UNAVAILABLE,
             f"{CGROUPS} is cgroup v2, mounted read-only: {_SHARED}",
-            "Nothing needs to be done; a privileged pod has it writable.",
+            "Actors run all the same; docs/cgroups.md says how a container gets it mounted for writing.",
         )
-    return ok(name, f"{CGROUPS} is cgroup v2 and can be written")
+    return ok(name, f"{CGROUPS} is cgroup v2 and can be written: who is alone in its cgroup can divide it")
 
 
 def judge_clock(now_s: float, boot_id: str | None) -> Check:

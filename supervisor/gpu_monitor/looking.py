@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 import attrs
 
-from actors.gpu.facts import ErrorFact, Fact, InventoryFact, ProcessesFact, XidFact, error_name
+from actors.gpu.facts import ErrorFact, Fact, InventoryFact, MemoryFact, ProcessesFact, XidFact, error_name
 from actors.gpu.inventory import Gpu, Inventory
-from actors.gpu.view import FATAL_XIDS
+from actors.gpu.xids import LOSING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -122,6 +122,10 @@ class Library(Protocol):
         """Who computes on it; nvmlDeviceGetComputeRunningProcesses and nvmlDeviceGetMPSComputeRunningProcesses."""
         ...
 
+    def used_memory(self, handle: Any) -> int:
+        """How much of its memory is in use; nvmlDeviceGetMemoryInfo."""
+        ...
+
     def listen(self, handles: Mapping[str, Any]) -> None:
         """Listen to the XIDs of these GPUs too, by their UUIDs, as far as they let us: never an error."""
         ...
@@ -217,7 +221,7 @@ class Looking:
 
     def hear(self, uuid: str | None, xid: int) -> tuple[Fact, ...]:
         """An XID came, from a GPU or from nobody knows which."""
-        if uuid is not None and xid in FATAL_XIDS:
+        if uuid is not None and xid in LOSING:
             self._ill[uuid] = _Illness(f"XID {xid}")
         return (XidFact(gpu=uuid, xid=xid),)
 
@@ -277,7 +281,8 @@ class Looking:
         else:
             self._pace = _Pace()
         inventory = InventoryFact(driver=driver, inventory=_inventory(gpus), unread=unread)
-        return (inventory, *(fact for _, fact in examined if fact is not None))
+        memory = [self._memory(gpu, named[gpu.uuid][1]) for gpu in gpus if gpu.lost is None]
+        return (inventory, *(fact for fact in (*(told for _, told in examined), *memory) if fact is not None))
 
     def _look_at(self, index: int) -> tuple[Gpu, Any]:
         library = self._library
@@ -333,6 +338,13 @@ class Looking:
                 return attrs.evolve(gpu, lost=error.name), None
             return gpu, ErrorFact(call=error.call, error=error.name, gpu=gpu.uuid, message=error.cause.text)
         return gpu, ProcessesFact(gpu=gpu.uuid, pids=pids)
+
+    def _memory(self, gpu: Gpu, handle: Any) -> MemoryFact | None:
+        """How much of its memory is in use; that it does not say is no fault of its."""
+        try:
+            return MemoryFact(gpu=gpu.uuid, used_bytes=self._library.used_memory(handle))
+        except (NvmlError, ValueError):
+            return None
 
     def _judged(self, gpu: Gpu) -> Gpu:
         """A GPU that had a fatal XID is lost until it was reset, or has been well for long."""

@@ -114,6 +114,10 @@ class DriverLibrary:
         # 0 is what the kernel makes of a process in a PID namespace that is not ours.
         return tuple(each.pid for each in found if 0 < each.pid <= _PID_MAX)
 
+    def used_memory(self, handle: Any) -> int:
+        """How much of its memory is in use."""
+        return int(_call(pynvml.nvmlDeviceGetMemoryInfo, handle).used)
+
     def _mig_uuids(self, handle: Any) -> list[str]:
         found = []
         for index in range(_call(pynvml.nvmlDeviceGetMaxMigDeviceCount, handle)):

@@ -6,9 +6,10 @@ import os
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from actors.ports import Ports
+from actors.ports import CGROUP_ROOT, Ports
 from supervisor.host.background import open_background
 from supervisor.host.beneath import Beneath
+from supervisor.host.cgroups import HostCgroups
 from supervisor.host.files import HostFiles
 from supervisor.host.gpus import HostGpus
 from supervisor.host.net import HostNet
@@ -27,7 +28,11 @@ if TYPE_CHECKING:
 
 @asynccontextmanager
 async def open_host_ports(
-    *, roots: Sequence[Path], gpu_monitor: Path | None = None, ignored_afterwards: Collection[int] = ()
+    *,
+    roots: Sequence[Path],
+    gpu_monitor: Path | None = None,
+    cgroup_root: Path = CGROUP_ROOT,
+    ignored_afterwards: Collection[int] = (),
 ) -> AsyncIterator[Ports]:
     """The real ports, for the main thread. While they are open we are a subreaper, and strangers' zombies are reaped.
 
@@ -36,6 +41,7 @@ async def open_host_ports(
     Args:
         roots: the directories below which alone files are written: the state directory and the run directory.
         gpu_monitor: the program that tells of the GPUs; None is our own.
+        cgroup_root: where cgroup v2 is mounted.
         ignored_afterwards: signals that are ignored once nobody receives them any more, see `HostSignals`.
 
     Raises:
@@ -57,4 +63,5 @@ async def open_host_ports(
             wall=HostWall(),
             gpus=HostGpus(processes, program=gpu_monitor),
             stores=stores,
+            cgroups=HostCgroups(mount=cgroup_root),
         )

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 import anyio
 
 from supervisor.gpu_monitor.looking import HEARTBEAT_S
-from supervisor.host.stream import UnixStream
+from supervisor.host.stream import SocketStream
 
 if TYPE_CHECKING:
     import socket
@@ -41,7 +41,7 @@ class Speaking(Protocol):
 class HostGpuMonitor:
     """The real `GpuMonitor`."""
 
-    def __init__(self, stream: UnixStream) -> None:
+    def __init__(self, stream: SocketStream) -> None:
         self._stream = stream
 
     async def receive(self) -> bytes:
@@ -79,7 +79,7 @@ class HostGpus:
             raise OSError(errno.EBUSY, f"monitor {self._undead.identity.pid} hangs in the kernel and does not die")
         child, ours = await self._processes.spawn_speaking(self._argv(places), env=_environment())
         ours.settimeout(0)
-        stream = UnixStream(ours)
+        stream = SocketStream(ours)
         try:
             yield HostGpuMonitor(stream)
         finally:

@@ -1,4 +1,4 @@
-"""Unix sockets."""
+"""Sockets: of this machine, and TCP."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ import socket
 import stat
 import struct
 from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import anyio
 import attrs
 from anyio import lowlevel
 
-from actors.ports import Peer
-from supervisor.host.stream import UnixStream
+from actors.ports import OWNER_ALONE, Peer, TcpAddress
+from supervisor.host.stream import SocketStream
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
     from pathlib import Path
 
+_Wrapped = TypeVar("_Wrapped")
 
 # sun_path has 108 bytes, and what Linux binds there ends with a zero; unix(7).
 _PATH_LIMIT_BYTES: Final = 107
-_SOCKET_MODE: Final = 0o600
 _BACKLOG: Final = 1024
 _UCRED: Final = struct.Struct("iII")
 # Nothing to accept with: descriptors or memory, of ours or of the machine. accept(2) of man-pages 6.9.
@@ -40,7 +40,7 @@ class HostConnection:
     """The real `Connection`."""
 
     peer: Peer
-    stream: UnixStream
+    stream: SocketStream
 
     @property
     def has_hung_up(self) -> bool:
@@ -60,33 +60,52 @@ class HostListener:
         Raises:
             ClosedResourceError: the listener's context was left.
         """
-        delay_s = _RETRY_MIN_S
-        while True:
-            await anyio.wait_readable(self._socket)
-            try:
-                accepted, _ = self._socket.accept()
-                return _connection(accepted)
-            except (BlockingIOError, ConnectionError):
-                continue  # it was gone before we came
-            except OSError as error:
-                if error.errno not in _EXHAUSTED:
-                    raise
-                # The connection stays readable in the backlog: without a pause this would be a busy loop.
-                await anyio.sleep(delay_s)
-                delay_s = min(2 * delay_s, _RETRY_MAX_S)
+        return await _accepted(self._socket, _connection)
 
     def close(self) -> None:
         """Stop listening; who is accepting gets ClosedResourceError."""
-        anyio.notify_closing(self._socket)
-        self._socket.close()
+        _stop_listening(self._socket)
+
+
+@attrs.frozen
+class HostChannel:
+    """The real `Channel`, of TCP."""
+
+    stream: SocketStream
+
+    @property
+    def has_hung_up(self) -> bool:
+        """Whether the other end is closed for good."""
+        return self.stream.has_hung_up
+
+
+class HostTcpListener:
+    """The real `TcpListener`; one task accepts."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._socket = sock
+        host, port, *_ = sock.getsockname()
+        self.address = TcpAddress(host, port)
+
+    async def accept(self) -> HostChannel:
+        """The next connection; when there is no descriptor left for it, it waits in the backlog.
+
+        Raises:
+            ClosedResourceError: the listener's context was left.
+        """
+        return await _accepted(self._socket, _channel)
+
+    def close(self) -> None:
+        """Stop listening; who is accepting gets ClosedResourceError."""
+        _stop_listening(self._socket)
 
 
 class HostNet:
     """The real `Net`."""
 
     @asynccontextmanager
-    async def listen_unix(self, path: Path) -> AsyncIterator[HostListener]:
-        """Listen at a path, mode 0600, in place of a socket that nobody listens at; removed on leaving.
+    async def listen_unix(self, path: Path, *, mode: int = OWNER_ALONE) -> AsyncIterator[HostListener]:
+        """Listen at a path, with this mode, in place of a socket that nobody listens at; removed on leaving.
 
         Raises:
             OSError: EADDRINUSE when somebody listens there or it is no socket, ENAMETOOLONG over 107 bytes, ENOENT.
@@ -98,10 +117,12 @@ class HostNet:
             sock.settimeout(0)
             # The file gets the mode of the socket bound to it (unix_bind_bsd in net/unix/af_unix.c, Linux 6.18): it is
             # never wider, whatever the umask.
-            os.fchmod(sock.fileno(), _SOCKET_MODE)
+            os.fchmod(sock.fileno(), mode)
             sock.bind(address)
             bound = os.lstat(address)
             try:
+                if stat.S_IMODE(bound.st_mode) != mode:  # the umask took of it
+                    os.chmod(address, mode)
                 # Until now nobody could connect: there is no listening socket.
                 sock.listen(_BACKLOG)
                 listener = HostListener(sock)
@@ -139,6 +160,59 @@ class HostNet:
             raise
         return _connection(sock)
 
+    @asynccontextmanager
+    async def listen_tcp(self, address: TcpAddress) -> AsyncIterator[HostTcpListener]:
+        """Listen at an address; at `::` for IPv4 as well, where the machine has both.
+
+        Raises:
+            OSError: EADDRINUSE when somebody listens there, EADDRNOTAVAIL when the address is not this machine's,
+                EACCES.
+        """
+        await lowlevel.checkpoint()
+        family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+        with socket.socket(family, socket.SOCK_STREAM) as sock:
+            sock.settimeout(0)
+            # What an earlier life of ours has closed may linger on the port for minutes (TIME_WAIT); tcp(7).
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+            sock.bind((address.host, address.port))
+            sock.listen(_BACKLOG)
+            listener = HostTcpListener(sock)
+            try:
+                yield listener
+            finally:
+                listener.close()
+
+
+async def _accepted(listening: socket.socket, wrap: Callable[[socket.socket], _Wrapped]) -> _Wrapped:
+    """The next connection of a listening socket, wrapped."""
+    delay_s = _RETRY_MIN_S
+    while True:
+        await anyio.wait_readable(listening)
+        try:
+            accepted, _ = listening.accept()
+            return wrap(accepted)
+        except (BlockingIOError, ConnectionError):
+            continue  # it was gone before we came
+        except OSError as error:
+            if error.errno not in _EXHAUSTED:
+                raise
+            # The connection stays readable in the backlog: without a pause this would be a busy loop.
+            await anyio.sleep(delay_s)
+            delay_s = min(2 * delay_s, _RETRY_MAX_S)
+
+
+def _stop_listening(listening: socket.socket) -> None:
+    anyio.notify_closing(listening)
+    listening.close()
+
+
+def _channel(sock: socket.socket) -> HostChannel:
+    """Wrap a connected socket."""
+    sock.settimeout(0)
+    return HostChannel(SocketStream(sock))
+
 
 def _connection(sock: socket.socket) -> HostConnection:
     """Wrap a connected socket, which is closed on failure."""
@@ -148,7 +222,7 @@ def _connection(sock: socket.socket) -> HostConnection:
     except BaseException:
         sock.close()
         raise
-    return HostConnection(Peer(pid=pid, uid=uid, gid=gid), UnixStream(sock))
+    return HostConnection(Peer(pid=pid, uid=uid, gid=gid), SocketStream(sock))
 
 
 def _address(path: Path) -> str:

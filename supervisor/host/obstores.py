@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from actors.ports import StoreError
+from statemachine.secrecy import secrets_by_name, without_secrets, without_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -42,8 +43,6 @@ _ENDPOINTS: Final = {
     "az": ("AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT"),
 }
 _ALLOW_HTTP: Final = {"s3": "AWS_ALLOW_HTTP", "gs": "GOOGLE_ALLOW_HTTP", "az": "AZURE_ALLOW_HTTP"}
-_SECRET: Final = re.compile(r"SECRET|TOKEN|KEY|PASSWORD|CREDENTIAL|SAS")
-_SECRET_CHARACTERS_MIN: Final = 4
 _CODE: Final = re.compile(r"<Code>([^<]*)</Code>")
 _MESSAGE: Final = re.compile(r"<Message>([^<]*)</Message>")
 _QUERY: Final = re.compile(r"\?[^\s\"')]*")
@@ -131,14 +130,8 @@ def said_by(error: BaseException, env: Mapping[str, str]) -> str:
         said = message[1].strip().partition("\n")[0] if message else ""  # Azure's goes on with the request's own id
         text = f"{text.partition('<')[0]}{code[1]}: {said}"
     text = _EFFORT.sub("", " ".join(_QUERY.sub("", text).split()))
-    for secret in _secrets(env):
-        text = text.replace(secret, "***")
+    text = without_tokens(without_secrets(text, secrets_by_name(env)))
     return text[:_TEXT_CHARACTERS_MAX] or type(error).__name__
-
-
-def _secrets(env: Mapping[str, str]) -> list[str]:
-    found = [value for name, value in env.items() if _SECRET.search(name.upper())]
-    return sorted((value for value in found if len(value) >= _SECRET_CHARACTERS_MIN), key=len, reverse=True)
 
 
 def _client_options(scheme: str, env: Mapping[str, str]) -> ClientConfig:

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Final
 import anyio
 from anyio import lowlevel, to_thread
 
-from actors.ports import DeadlineExceededError, Finished, OpenFile, Output, ProcessIdentity
+from actors.ports import CLIENT_STREAM, DeadlineExceededError, Finished, OpenFile, Output, ProcessIdentity
 from supervisor.host import procfs, spawning
 from supervisor.host.child import HostChild
 from supervisor.host.finding import SharedFinding
+from supervisor.host.own_usage import own_usage
 
 if TYPE_CHECKING:
     import socket
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
     from anyio.abc import TaskGroup
 
-    from actors.ports import AppendTo, Child, Exit
+    from actors.ports import AppendTo, Child, Exit, OwnUsage
     from supervisor.host.reaper import Reaper
 
 _STDERR_TAIL_BYTES: Final = 16 << 10
@@ -180,6 +181,15 @@ class HostProcesses:
             OSError: it cannot be looked at.
         """
         return await to_thread.run_sync(_open_files, identity, abandon_on_cancel=True, limiter=self._scans)
+
+    async def own_usage(self) -> OwnUsage:
+        """What we ourselves use, read now, in the loop's thread.
+
+        Raises:
+            OSError: it cannot be read: no descriptor left.
+        """
+        await lowlevel.checkpoint()
+        return own_usage(reaped=self._reaper.reaped)
 
     async def kill_and_wait(self, identity: ProcessIdentity, *, deadline_s: float) -> None:
         """SIGKILL exactly this process, ours or not, and wait until it is gone (and reaped where it is our child).
@@ -348,8 +358,9 @@ def _is_absent(error: OSError) -> bool:
 
 
 def _holds_output(identity: ProcessIdentity) -> bool:
-    wanted = f"/memfd:{spawning.CAPTURE_NAME} "
-    is_held = any(target.startswith(wanted) for target in procfs.descriptor_targets(identity.pid))
+    captured, client = f"/memfd:{spawning.CAPTURE_NAME} ", f"/{CLIENT_STREAM}"
+    targets = procfs.descriptor_targets(identity.pid)
+    is_held = any(target.startswith(captured) or client in target for target in targets)
     stat = procfs.read_stat(identity.pid)
     return is_held and stat is not None and stat.start_ticks == identity.start_ticks
 

@@ -52,6 +52,9 @@ class Reaper:
 
     Args:
         signals: tells of SIGCHLD. Whatever else makes zombies appear (an owner that gives up) calls `look`.
+
+    Attributes:
+        reaped: how many strangers' zombies were taken.
     """
 
     _is_open = False
@@ -59,6 +62,7 @@ class Reaper:
     def __init__(self, signals: HostSignals) -> None:
         self._signals = signals
         self._owned: set[int] = set()
+        self.reaped = 0
         # Zombies of our own session, and since when we know each: by start time too, so that a reused pid begins anew.
         self._suspects: dict[ProcessIdentity, float] = {}
         self._wake = anyio.Event()
@@ -149,6 +153,7 @@ class Reaper:
             # Asked again for each pid: other tasks ran since the reading, and may have adopted it.
             if pid not in self._owned and self._reap_stranger(pid, suspects):
                 reaped += 1
+                self.reaped += 1
             if number % _TURN == 0:
                 await lowlevel.checkpoint()
         # Only those that were met this time: a pid that a library has waited for may soon be another process.
@@ -192,6 +197,17 @@ def is_subreaper() -> bool:
     answer = ctypes.c_int()
     _prctl(_PR_GET_CHILD_SUBREAPER, ctypes.byref(answer))
     return bool(answer.value)
+
+
+def can_adopt_orphans() -> bool:
+    """Whether the kernel makes us a subreaper: tried, and left as it was."""
+    try:
+        was = is_subreaper()
+        _set_subreaper(on=True)
+        _set_subreaper(on=was)
+    except OSError:
+        return False
+    return True
 
 
 def _set_subreaper(*, on: bool) -> None:

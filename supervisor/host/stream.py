@@ -1,4 +1,4 @@
-"""A connected unix socket as a byte stream.
+"""A connected socket as a byte stream.
 
 Not anyio's own: on asyncio its wait for readability can be answered in the same turn of the loop in which its task is
 cancelled, and the loop then complains of an invalid state (anyio 4.16, Python 3.11). `anyio.wait_readable` cannot.
@@ -18,7 +18,7 @@ from anyio.abc import ByteStream
 PIECE_BYTES: Final = 1 << 16
 
 
-class UnixStream(ByteStream):
+class SocketStream(ByteStream):
     """The stream of a connected, non-blocking socket, which it owns."""
 
     def __init__(self, sock: socket.socket) -> None:
@@ -29,7 +29,8 @@ class UnixStream(ByteStream):
     def has_hung_up(self) -> bool:
         """Whether either end is closed for good; one that has only shut down its sending is not.
 
-        Source: unix_poll in net/unix/af_unix.c of Linux 6.18: POLLHUP when both directions are shut down.
+        Source: unix_poll in net/unix/af_unix.c and tcp_poll in net/ipv4/tcp.c of Linux 6.18: POLLHUP when both
+        directions are shut down. Over TCP who only closes is not to be told from who sends no more: FIN looks alike.
         """
         if self._is_closed:
             return True

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import resource
 import shutil
+import stat
 import sys
 from pathlib import Path
 from types import ModuleType
+from typing import Final
 
 from statemachine.problem import Problem, ProblemError, Step
 from statemachine.reasons import Reason
+
+FILES_MAX: Final = 1 << 20
+"""So many open files are enough for any worker; some kernels refuse more."""
 
 
 def find_runsc(given: Path | None) -> Path:
@@ -65,6 +71,17 @@ def read_small(path: Path, *, limit_bytes: int = 1 << 24) -> bytes:
         return file.read(limit_bytes)
 
 
+def write_whole(path: Path, data: bytes) -> None:
+    """Write a file that a command was told to write, for its owner alone.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    with open(fd, "wb") as file:
+        file.write(data)
+
+
 def is_regular(path: Path) -> bool:
     """Whether a path leads to a regular file: a fifo would be waited for."""
     return path.is_file()
@@ -91,6 +108,27 @@ def may_change(path: Path) -> bool:
     return os.access(path, way, effective_ids=True)
 
 
+def take_rights_away(directory: Path, rights: int) -> None:
+    """Take rights from a directory that stands already: a volume that a kubelet has made is everybody's to write.
+
+    One with the sticky bit, such as /tmp, is shared on purpose and stays as it is; so does what is not there, and what
+    is not ours to change.
+    """
+    with contextlib.suppress(OSError):
+        descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            mode = stat.S_IMODE(os.fstat(descriptor).st_mode)
+            if mode & rights and not mode & stat.S_ISVTX:
+                os.fchmod(descriptor, mode & ~rights)
+        finally:
+            os.close(descriptor)
+
+
+def in_pod() -> bool:
+    """Whether we are the first process of a container, or in a pod, where a pause process is the first one."""
+    return os.getpid() == 1 or "KUBERNETES_SERVICE_HOST" in os.environ
+
+
 def in_chroot() -> bool:
     """Whether our root is another one than that of process 1: inside a chroot the kernel refuses user namespaces."""
     try:
@@ -103,6 +141,6 @@ def in_chroot() -> bool:
 def raise_file_limit() -> None:
     """Raise the soft limit of open files to the hard one: a thousand actors hold some thousands."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = min(hard, 1 << 20) if hard != resource.RLIM_INFINITY else 1 << 20
+    wanted = min(hard, FILES_MAX) if hard != resource.RLIM_INFINITY else FILES_MAX
     if soft < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

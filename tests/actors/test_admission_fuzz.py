@@ -10,8 +10,8 @@ from actors.admission import decode, decode_assignment
 from actors.assignment import WorkerAssignment
 from actors.document import read_document
 from actors.validation import DocumentFile, validate_documents
+from statemachine.catalogue import CATALOGUE
 from statemachine.problem import ProblemError
-from statemachine.reasons import CATALOGUE
 from tests.actors.assignments import BASE
 from tests.actors.test_admission import FULL
 

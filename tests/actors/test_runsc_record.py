@@ -307,6 +307,17 @@ def test_what_is_below_a_process_is_found_through_its_children():
     assert descendants(parents, 99) == ()
 
 
+def test_processes_that_are_each_others_parents_are_each_found_once():
+    # A sandbox that was taken over says what it likes, and this ran for ever.
+    assert descendants({4: 4, 5: 4}, 4) == (4, 5)
+    assert descendants({5: 7, 7: 9, 9: 5}, 7) == (7, 5, 9)
+
+
+def test_of_very_many_processes_each_is_looked_at_once():
+    parents = {pid: pid // 2 for pid in range(2, 100_000)}
+    assert len(descendants({1: 0, **parents}, 1)) == 99_999
+
+
 # --------------------------------------------------------------------------------------------------------------- gofers
 
 

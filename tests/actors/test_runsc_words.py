@@ -6,10 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.runsc.errors import Call, classify, secrets_of, without_secrets
+from actors.runsc.errors import Call, classify
 from actors.runsc.log import parse_log, words
 from statemachine.problem import Step
 from statemachine.reasons import Reason
+from statemachine.secrecy import secrets_of, without_secrets
 
 
 def entry(message):

@@ -9,7 +9,7 @@ import pytest
 
 from actors.manifest import ShapeUser
 from actors.steps.verify import verify_containers
-from actors.steps.watch import CODE_UNKNOWN, watch_sandbox
+from actors.steps.watch import CODE_UNKNOWN, FAILURES_MAX, watch_sandbox
 from statemachine import events as e
 from statemachine.problem import ProblemError
 from statemachine.reasons import Reason
@@ -89,7 +89,7 @@ async def watched(stage, act, expected):
         group.start_soon(partial(watch_sandbox, stage, feed))
         await anyio.wait_all_tasks_blocked()
         act()
-        with anyio.fail_after(5):
+        with anyio.fail_after(30):
             await done.wait()
         group.cancel_scope.cancel()
     return fed
@@ -131,6 +131,7 @@ async def test_the_death_of_the_sandbox_is_told_and_not_that_of_its_containers()
 async def test_a_question_that_fails_says_nothing_of_the_container(monkeypatch, reason):
     monkeypatch.setattr("actors.steps.watch.ASK_AGAIN_S", 0.0)
     stage, sandbox, _ = shaped()
+    sandbox.stopped.add("main")
     answers = [failing(reason), failing(reason), 0]
 
     async def exit_code(_name, *, deadline_s):
@@ -143,17 +144,89 @@ async def test_a_question_that_fails_says_nothing_of_the_container(monkeypatch, 
     assert await watched(stage, sandbox.exits["main"].set, 1) == [e.ContainerExited(container="main", exit_code=0)]
 
 
-async def test_a_container_whose_code_nobody_can_tell_has_ended_all_the_same(monkeypatch):
+async def test_a_stopped_container_whose_code_nobody_can_tell_has_ended_all_the_same(monkeypatch):
     monkeypatch.setattr("actors.steps.watch.ASK_AGAIN_S", 0.0)
     stage, sandbox, _ = shaped()
+    sandbox.stopped.add("main")
     sandbox.fails["exit_code main"] = failing(Reason.RUNTIME_FAILED)
     fed = await watched(stage, sandbox.exits["main"].set, 1)
     assert fed == [e.ContainerExited(container="main", exit_code=CODE_UNKNOWN)]
     assert stage.told["main"].is_set()
 
 
+def outliving(*reasons):
+    """A container whose file server has ended and that lives: questions for its code fail so until it has stopped."""
+    stage, sandbox, _ = shaped("main", "other")
+    errors, told, asked = list(reasons), [], anyio.Event()
+    original = sandbox.exit_code
+
+    async def exit_code(name, *, deadline_s):
+        if name == "main" and errors:
+            raise failing(errors.pop(0))
+        return await original(name, deadline_s=deadline_s)
+
+    async def tell(problem):
+        told.append(problem)
+        asked.set()
+
+    sandbox.exit_code, stage.tell = exit_code, tell
+    return stage, sandbox, told, asked
+
+
+@pytest.mark.parametrize(
+    "reasons", [[Reason.STEP_DEADLINE_EXCEEDED], [Reason.RUNTIME_FAILED, Reason.RUNTIME_FAILED]], ids=str
+)
+async def test_a_container_that_lives_without_its_file_server_is_told_and_counts_when_it_has_stopped(
+    monkeypatch, reasons
+):
+    monkeypatch.setattr("actors.steps.watch.ASK_AGAIN_S", 0.0)
+    stage, sandbox, told, asked = outliving(*reasons)
+    sandbox.codes["main"] = 7
+    fed = []
+
+    async def feed(event):
+        fed.append(event)
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(partial(watch_sandbox, stage, feed))
+        sandbox.exits["main"].set()
+        with anyio.fail_after(30):
+            await asked.wait()
+        await anyio.wait_all_tasks_blocked()
+        assert [(each.reason, each.subject) for each in told] == [(Reason.FILE_SERVER_LOST, "main")]
+        assert fed == []
+        assert sandbox.doubted == {"main"}
+        assert not stage.told["main"].is_set()
+        sandbox.stopped.add("main")
+        sandbox.stops.set()
+        with anyio.fail_after(30):
+            await stage.told["main"].wait()
+        group.cancel_scope.cancel()
+    assert fed == [e.ContainerExited(container="main", exit_code=7)]
+    assert len(told) == 1
+
+
+async def test_what_nobody_can_tell_of_a_container_is_no_end_of_it(monkeypatch):
+    monkeypatch.setattr("actors.steps.watch.ASK_AGAIN_S", 0.0)
+    stage, sandbox, _ = shaped()
+    sandbox.fails["exit_code main"] = sandbox.fails["inspect main"] = failing(Reason.RUNTIME_UNAVAILABLE)
+    looks = []
+    original = sandbox.lives_on
+
+    async def lives_on(name):
+        looks.append(name)
+        if len(looks) == FAILURES_MAX + 5:
+            sandbox.fails.clear()
+        return await original(name)
+
+    sandbox.lives_on = lives_on
+    assert await watched(stage, sandbox.exits["main"].set, 1) == [e.ContainerExited(container="main", exit_code=0)]
+    assert len(looks) == FAILURES_MAX + 5
+
+
 async def test_an_exit_code_is_asked_for_again_while_the_sandbox_is_frozen():
     stage, sandbox, _ = shaped()
+    sandbox.stopped.add("main")
     sandbox.fails["exit_code main"] = failing(Reason.STEP_DEADLINE_EXCEEDED)
     original = sandbox.exit_code
     asked = []

@@ -4,11 +4,14 @@ and for the simulated one at a simulated node.
 
 from __future__ import annotations
 
+from functools import partial
+from operator import eq
 from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from actors.gpu.facts import ErrorFact, InventoryFact, ProcessesFact, XidFact
+from actors.gpu.facts import ErrorFact, InventoryFact, MemoryFact, ProcessesFact, XidFact
+from sim.world.gpus import GIB
 from sim.world.nvml import Return, Symbol, Trouble
 from tests.contract.gpu_nodes import (
     MINORS,
@@ -85,6 +88,14 @@ async def test_who_comes_and_goes_is_told(node: GpuStory):
         node.occupy(3)
         gone = ProcessesFact(gpu=uuid(3), pids=())
         assert await listener.until(lambda fact: fact == gone) == gone
+
+
+async def test_how_much_memory_is_in_use_is_told(node: GpuStory):
+    node.occupy(5, 42, 4711)
+    wanted = {MemoryFact(gpu=uuid(5), used_bytes=2 * GIB), MemoryFact(gpu=uuid(7), used_bytes=0)}
+    async with listening(node) as listener:
+        for each in wanted:
+            assert await listener.until(partial(eq, each)) == each
 
 
 async def test_a_gpu_that_falls_off_the_bus_is_lost_with_its_xid_and_back_when_it_answers(node: GpuStory):

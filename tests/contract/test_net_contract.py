@@ -68,6 +68,16 @@ async def test_bytes_go_both_ways_and_each_knows_the_other(place: Place, net: Ne
     assert place.tree() == {"root": None}
 
 
+@pytest.mark.parametrize("mode", [0o600, 0o660, 0o666])
+async def test_the_file_of_a_socket_has_the_mode_that_was_asked_for(place: Place, net: Net, path: Path, mode: int):
+    before = os.umask(0o077)
+    try:
+        async with net.listen_unix(path, mode=mode):
+            assert place.mode(path) == mode
+    finally:
+        os.umask(before)
+
+
 async def test_half_of_it_can_be_closed(net: Net, path: Path):
     client, server = await pair(net, path)
     await client.stream.send(b"last words")

@@ -189,3 +189,15 @@ def test_a_stopped_process_is_alive_and_dies_of_sigkill(stand_in):
         assert await bench.processes.is_alive(child.identity)
         await bench.processes.kill_and_wait(child.identity, deadline_s=10)
         assert (await child.wait()).code == -9
+
+
+def test_what_we_use_ourselves_is_told(stand_in):
+    @on(stand_in)
+    async def _(bench):
+        usage = await bench.processes.own_usage()
+        assert usage.cpu_s >= 0
+        assert usage.resident_bytes >= 0
+        assert usage.proportional_bytes is None or usage.proportional_bytes >= 0
+        assert usage.open_files_max >= usage.open_files
+        assert usage.threads >= 1
+        assert usage.reaped >= 0

@@ -110,7 +110,7 @@ def test_an_attached_run_ends_with_the_containers_status_and_leaves_nothing(face
 def test_the_end_of_the_root_ends_all_and_its_status_is_the_sandboxs(face):
     @on(face)
     async def _(bench):
-        await bench.start("sb", "sh", "-c", "sleep 1; exit 7")
+        await bench.start("sb", "sh", "-c", "sleep 8; exit 7")
         await bench.start("c1", "sh", "-c", COUNT)
         sandbox = await bench.processes.adopt(await bench.pid())
         async with anyio.create_task_group() as group:

@@ -14,9 +14,9 @@ from tests.needs import Tool, need
 from tests.sim.mock.nodes import make_node
 
 NAMES = [
-    "runsc", "platform", "device-nodes", "cdi-mode", "driver-params", "driver-root", "driver-libraries",
-    "interpreter", "nvml", "toolkit", "inventory", "cdi-spec", "driver-support", "cgroup", "state-dir", "run-dir",
-    "clock",
+    "orphans", "proc", "pidfd", "capabilities", "system-calls", "open-files", "runsc", "platform", "device-nodes",
+    "cdi-mode", "driver-params", "driver-root", "driver-libraries", "interpreter", "nvml", "toolkit", "inventory",
+    "cdi-spec", "driver-support", "cgroup", "state-dir", "run-dir", "clock",
 ]  # fmt: skip
 
 
@@ -136,7 +136,7 @@ def fresh(node):
 
 def test_on_a_mock_node_everything_about_the_gpus_is_well(capsys, fresh):
     found = checks(capsys, *node_flags(fresh.directory))
-    about_gpus = NAMES[2 : NAMES.index("cgroup")]
+    about_gpus = NAMES[NAMES.index("device-nodes") : NAMES.index("cgroup")]
     told = {name: found[name]["message"] for name in about_gpus if found[name]["status"] != "ok"}
     assert set(told) == {"driver-params"}  # a mock module says ModifyDeviceFiles: 1, as most nodes do
     assert "nvidia2, nvidia3, nvidia5, nvidia7" in found["device-nodes"]["message"]

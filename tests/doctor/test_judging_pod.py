@@ -85,7 +85,7 @@ def test_a_directory_that_nobody_may_look_at_is_in_the_way_of_root_alone():
     ],
 )
 def test_cgroups_are_told_and_never_in_the_way(mounts, status, words):
-    assert said(judge_cgroups(mounts), status, None if status is OK else R.NOT_SUPPORTED, words)
+    assert said(judge_cgroups(mounts), status, None if status is OK else R.CGROUP_UNAVAILABLE, words)
 
 
 BOOT = "f60afc04-b3ac-4200-8465-a2b39e81671d"

@@ -9,6 +9,8 @@ from actors.gpu.inventory import Inventory
 from actors.gpu.view import SILENT, NvmlAnswers, NvmlFails
 from actors.ports import DriverPlaces
 from supervisor.gpu_desk import WorkerGpus
+from supervisor.spec_keeper import SpecCounts
+from supervisor.xid_reports import XidReports
 from tests.actors.memory_files import DIRECTORY
 from tests.fakes.files import FakeFiles
 from tests.gpu.making import spec as a_spec
@@ -22,10 +24,15 @@ class FakeNvml:
 
     Attributes:
         view: now.
+        xids: those that came.
+        used_bytes: how much memory of each GPU is in use.
     """
 
     def __init__(self, view=SILENT):
         self.view = view
+        self.xids = XidReports()
+        self.replaced = 0
+        self.used_bytes: dict[str, int] = {}
         self._stir = anyio.Event()
 
     def answer(self, *gpus):
@@ -63,6 +70,7 @@ class FakeKeeper:
 
     def __init__(self):
         self.started, self.asked = [], []
+        self.counts = SpecCounts()
 
     def start(self, inventory, driver):
         self.started.append((inventory, driver))

@@ -1,11 +1,12 @@
 """The other ports: a clock that stands still, a watch that is told what to tell, processes of which there are none."""
 
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any, cast
 
 import anyio
 
-from actors.ports import Ports
+from actors.ports import CgroupsUnavailableError, CgroupUsage, Delegation, OwnUsage, Ports
 from tests.fakes.files import FakeFiles
 from tests.fakes.stores import FakeStores
 
@@ -37,6 +38,20 @@ class FakeWall:
 class FakeProcesses:
     """Nothing runs."""
 
+    def __init__(self):
+        self.usage = OwnUsage(
+            cpu_s=1.5,
+            resident_bytes=40 << 20,
+            proportional_bytes=30 << 20,
+            open_files=20,
+            open_files_max=1024,
+            threads=2,
+            reaped=3,
+        )
+
+    async def own_usage(self):
+        return self.usage
+
     async def find(self, *, argument):
         return ()
 
@@ -62,6 +77,37 @@ class FakeGpus:
 
     async def receive(self):
         await anyio.sleep_forever()
+
+
+class FakeCgroups:
+    """None is ours, unless a test says so; what is made is kept by name, with its limits and leaves."""
+
+    def __init__(self):
+        self.unavailable = "the fake machine has no cgroups"
+        self.delegation = Delegation(actors=Path("/cgroup/actors"), controllers=("cpu", "memory"))
+        self.made: Any = {}
+        self.used: Any = {}
+
+    async def delegate(self):
+        if self.unavailable:
+            raise CgroupsUnavailableError(self.unavailable)
+        return self.delegation
+
+    async def make(self, name, *, leaves, limits):
+        if name in self.made:
+            raise FileExistsError(17, "File exists", name)
+        self.made[name] = (tuple(leaves), limits)
+
+    async def remove(self, name, *, deadline_s):
+        self.made.pop(name, None)
+
+    async def names(self):
+        return tuple(sorted(self.made))
+
+    async def usage(self, name):
+        if name not in self.made:
+            raise FileNotFoundError(2, "No such file or directory", name)
+        return self.used.get(name, CgroupUsage())
 
 
 class FakeWatch:
@@ -91,6 +137,7 @@ class FakePorts:
         self.net: Any = None
         self.gpus: Any = FakeGpus()
         self.stores: Any = FakeStores(self)
+        self.cgroups: Any = FakeCgroups()
 
     @property
     def as_ports(self):

@@ -14,6 +14,7 @@ from actors.runsc.flags import GlobalFlags
 from actors.runsc.record import ROOT_CONTAINER
 from actors.runsc.version import Flavour
 from actors.steps.stage import Runtime, Stage
+from statemachine.problem import ProblemError
 from tests.actors.assignments import admitted, with_spec
 from tests.fakes.gpus import FakeDesk
 from tests.fakes.ports import FakePorts
@@ -63,6 +64,9 @@ class FakeSandbox:
         held: what it has open.
         memory: how much of it its containers take, bytes.
         spoiled: containers that cannot be left out of an image.
+        log: what it wrote last.
+        doubted: containers whose gofer is no sign of their end.
+        stops: set when one may have stopped that lives without its gofer.
         stops_while_saved: containers that end during a checkpoint.
     """
 
@@ -84,6 +88,9 @@ class FakeSandbox:
         self.stops_while_saved: set[str] = set()
         self.runsc = SimpleNamespace(activation=STATE.activation("x"))
         self.probes: list[int] = []
+        self.doubted: set[str] = set()
+        self.stops = anyio.Event()
+        self.log = ""
         self.executed_as: list[str | None] = []
 
     async def _do(self, what):
@@ -142,6 +149,21 @@ class FakeSandbox:
     async def ended(self, name):
         await self.exits[name].wait()
 
+    async def lives_on(self, name):
+        try:
+            state = await self.inspect(name)
+        except ProblemError:
+            return None
+        return state.status is not Status.STOPPED
+
+    async def until_stopped(self, name):
+        while await self.lives_on(name) is not False:
+            await self.stops.wait()
+
+    async def doubt(self, name):
+        await self._do(f"doubt {name}")
+        self.doubted.add(name)
+
     async def exit_code(self, name, *, deadline_s):
         await self._do(f"exit_code {name}")
         return self.codes[name]
@@ -153,6 +175,9 @@ class FakeSandbox:
         await self._do(f"execute {name}")
         self.executed_as.append(user)
         return Finished(exit=Exit(code=self.probes.pop(0) if self.probes else 0))
+
+    async def last_log(self):
+        return self.log
 
     def last_words(self, _name, finished):
         return finished.stderr.decode()

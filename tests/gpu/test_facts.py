@@ -13,6 +13,7 @@ from actors.gpu.facts import (
     Fact,
     FactError,
     InventoryFact,
+    MemoryFact,
     ProcessesFact,
     XidFact,
     decode,
@@ -33,6 +34,8 @@ FACTS: list[Fact] = [
     InventoryFact(driver="570", inventory=Inventory(), unread=("NVML_ERROR_GPU_IS_LOST", "NVML_ERROR_UNKNOWN")),
     ProcessesFact(gpu="GPU-5", pids=(42, 7)),
     ProcessesFact(gpu="GPU-5", pids=()),
+    MemoryFact(gpu="GPU-5", used_bytes=0),
+    MemoryFact(gpu="GPU-5", used_bytes=80 << 30),
     XidFact(gpu="GPU-5", xid=79),
     XidFact(gpu=None, xid=13),
     ErrorFact(call="nvmlInit", error="NVML_ERROR_DRIVER_NOT_LOADED", message="Driver Not Loaded"),
@@ -151,6 +154,14 @@ def test_facts_come_out_in_order_wherever_the_stream_is_cut(facts, cuts):
         some, rest = decode_lines(rest + stream[begin:end])
         found += some
     assert (found, rest) == (facts, b"")
+
+
+@pytest.mark.parametrize("name", ["a\nb", "\x1b[2J", "\u202e", "x" * 5000])
+def test_why_a_line_is_refused_is_one_line_whatever_a_field_is_called(name):
+    with pytest.raises(FactError) as caught:
+        decode(json.dumps({"v": 1, "type": "xid", "gpu": None, "xid": 1, name: 1}).encode())
+    assert str(caught.value).isprintable()
+    assert len(str(caught.value)) <= 1024
 
 
 def test_a_line_without_an_end_is_refused_before_it_takes_all_memory():

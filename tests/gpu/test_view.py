@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from actors.gpu.facts import ErrorFact, InventoryFact, ProcessesFact, XidFact
 from actors.gpu.inventory import UNSEEN, Inventory
-from actors.gpu.view import FATAL_XIDS, SILENT, NvmlAnswers, NvmlFails, after, after_monitor_ended, inventory_of
+from actors.gpu.view import SILENT, NvmlAnswers, NvmlFails, after, after_monitor_ended, inventory_of
+from actors.gpu.xids import LOSING
 from statemachine.problem import Step
 from statemachine.reasons import Reason
 from tests.gpu.making import inventory, problems
@@ -60,7 +61,7 @@ def test_there_is_an_inventory_exactly_when_the_last_word_on_nvml_was_one(facts)
     assert isinstance(view(*facts), NvmlAnswers) == (bool(words) and words[-1] == SEEN)
 
 
-@pytest.mark.parametrize("xid", sorted(FATAL_XIDS))
+@pytest.mark.parametrize("xid", sorted(LOSING))
 def test_a_fatal_xid_takes_its_gpu_out_at_once_and_the_next_good_look_brings_it_back(xid):
     lost = view(SEEN, XidFact(gpu="GPU-1", xid=xid))
     assert losses(lost) == [None, f"XID {xid}"]

@@ -1,8 +1,8 @@
-"""A program for test_reaper.py: children, orphans and a library's forks end all at once, beside the reaper.
+"""A program for test_storm.py: children, orphans and a library's forks end all at once, beside the reaper.
 
 Prints what came of it as one JSON object. A process of its own, so that no child of a test session is among its own.
 
-    python -m tests.host.storm asyncio|trio CHILDREN FORKS
+    python -m tests.host.storm asyncio|trio CHILDREN FORKS ORPHANS
 """
 
 from __future__ import annotations
@@ -33,6 +33,12 @@ SIGNALS: Final = (signal.SIGKILL, signal.SIGTERM, signal.SIGUSR1, signal.SIGABRT
 LIBRARY_TAKES_S: Final = 0.02
 POLL_S: Final = 0.005
 AT_ONCE: Final = 32
+GONE_WITHIN_S: Final = 60
+"""However busy the machine is."""
+
+
+def open_descriptors() -> int:
+    return len(os.listdir("/proc/self/fd"))  # noqa: PTH208 - counted, not used as paths
 
 
 def fork_as_a_library_does(code: int) -> bool:
@@ -50,7 +56,13 @@ def fork_as_a_library_does(code: int) -> bool:
     return os.waitstatus_to_exitcode(status) == code
 
 
-async def storm(ports: Ports, children: int, forks: int) -> dict[str, Any]:
+def parent_of(orphans: int, number: int, end: str) -> str:
+    """A script whose double forks leave so many orphans to us: one lives a little longer, the others end at once."""
+    at_once = f"i=1; while [ $i -lt {orphans} ]; do (exit 0 &); i=$((i+1)); done"
+    return f"(setsid sleep 0.0{number % 10} & exit 0); {at_once}; {end}"
+
+
+async def storm(ports: Ports, children: int, forks: int, orphans: int) -> dict[str, Any]:
     wrong: list[str] = []
     kept: list[bool] = []
     limit = anyio.CapacityLimiter(AT_ONCE)
@@ -59,10 +71,9 @@ async def storm(ports: Ports, children: int, forks: int) -> dict[str, Any]:
         signum = SIGNALS[number % len(SIGNALS)]
         expected = -signum if number % 3 == 0 else number % 64
         end = f"kill -{int(signum)} $$" if number % 3 == 0 else f"exit {number % 64}"
-        # A double fork: the middle one ends at once, the orphan a little later, among the other children.
-        orphan = f"(setsid sleep 0.0{number % 10} & exit 0)"
+        script = parent_of(orphans // children, number, end)
         async with limit:
-            finished = await ports.processes.run([SH, "-c", f"{orphan}; {end}"], deadline_s=60, env=ENV)
+            finished = await ports.processes.run([SH, "-c", script], deadline_s=300, env=ENV)
         if finished.exit != Exit(code=expected):
             wrong.append(f"{number}: {finished.exit} instead of {expected}")
 
@@ -71,6 +82,7 @@ async def storm(ports: Ports, children: int, forks: int) -> dict[str, Any]:
             is_kept = await to_thread.run_sync(fork_as_a_library_does, number % 64)
             kept.append(is_kept)
 
+    before = open_descriptors()
     # A child that is waited for all the time, and one that is stopped, hold nothing up.
     argv = [SH, "-c", "kill -STOP $$"]
     stopped = await ports.processes.spawn(argv, env=ENV, stdout=Output.DISCARD, stderr=Output.DISCARD)
@@ -81,26 +93,29 @@ async def storm(ports: Ports, children: int, forks: int) -> dict[str, Any]:
             for number in range(children):
                 tasks.start_soon(own, number)
         quiet_s = anyio.current_time()
-        with anyio.move_on_after(10):
+        with anyio.move_on_after(GONE_WITHIN_S):
             while set(procfs.listed_children()) - {stopped.identity.pid}:
                 await anyio.sleep(POLL_S)
         orphans_gone_s = anyio.current_time() - quiet_s
         left = len(zombies())
         stopped.signal(signal.SIGKILL)
+    stopped_by = (await stopped.wait()).code
     return {
         "wrong": wrong,
         "libraryKept": kept.count(True),
         "zombies": left,
         "orphansGone_s": orphans_gone_s,
-        "stopped": (await stopped.wait()).code,
+        "reaped": (await ports.processes.own_usage()).reaped,
+        "stopped": stopped_by,
+        "leakedDescriptors": open_descriptors() - before,
     }
 
 
-async def main(children: int, forks: int) -> None:
+async def main(children: int, forks: int, orphans: int) -> None:
     async with open_host_ports(roots=[]) as ports:
-        result = await storm(ports, children, forks)
+        result = await storm(ports, children, forks, orphans)
     sys.stdout.write(json.dumps(result))
 
 
 if __name__ == "__main__":
-    anyio.run(main, int(sys.argv[2]), int(sys.argv[3]), backend=sys.argv[1])
+    anyio.run(main, int(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]), backend=sys.argv[1])

@@ -58,6 +58,8 @@ class WorkerProcess:
 
     directory: Path
     flags: tuple[str, ...] = ()
+    before: tuple[str, ...] = ()
+    stdout: int = subprocess.DEVNULL
     process: "subprocess.Popen[bytes] | None" = attrs.field(default=None, init=False)
 
     @property
@@ -83,11 +85,12 @@ class WorkerProcess:
     def begin_without_waiting(self, *flags: object) -> "subprocess.Popen[bytes]":
         """Start it; it may be held before it takes requests."""
         argv = [*GREENROOM, "run", "--state-dir", self.state.root, "--run-dir", self.run_dir, "--log-format", "json"]
+        argv += ["--on-drain", "stop"]  # most tests are over by then; tests/real/test_drains.py says otherwise
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                [*map(str, argv), *self.flags, *map(str, flags)],
+                [*self.before, *map(str, argv), *self.flags, *map(str, flags)],
                 stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
+                stdout=self.stdout,
                 stderr=log,
                 env=ENVIRONMENT,
             )

@@ -13,7 +13,7 @@ import attrs
 import orjson
 
 from actors.layout import StateDir
-from actors.ports import Net
+from actors.ports import Cgroups, Net
 from statemachine.actor import OnDrain
 from statemachine.problem import ProblemError
 from supervisor.client import call
@@ -153,12 +153,18 @@ def settings_in(directory: Path, **more: Any) -> Settings:
 
 
 @asynccontextmanager
-async def open_worker(directory: Path, *, gates: Gates | None = None, **more: Any) -> AsyncIterator[RealWorker]:
-    """Run a worker below a directory while the context is open; leaving asks it to end, and it must leave nothing."""
+async def open_worker(
+    directory: Path, *, gates: Gates | None = None, cgroups: Cgroups | None = None, **more: Any
+) -> AsyncIterator[RealWorker]:
+    """Run a worker below a directory while the context is open; leaving asks it to end, and it must leave nothing.
+
+    It divides the cgroup that it is in, unless it is given others: this process's own is not to be touched.
+    """
     settings = settings_in(directory, **more)
     gates = gates or Gates()
     before = our_children()
-    async with open_host_ports(roots=(settings.state_dir, settings.run_dir)) as ports:
+    async with open_host_ports(roots=(settings.state_dir, settings.run_dir)) as opened:
+        ports = attrs.evolve(opened, cgroups=cgroups or opened.cgroups)
         ended = anyio.Event()
 
         async def run() -> None:

@@ -1,6 +1,8 @@
 """Containers that end: alone or beside others, with 0 or not, once or again and again."""
 
 import json
+import os
+import signal
 
 import pytest
 
@@ -73,6 +75,47 @@ async def test_containers_that_complete_after_a_resume_complete_their_actor(tmp_
         status = await worker.reach("a1", "Terminated")
         assert status["error"]["reason"] == "Completed"
         assert worker.lines("a1", "c1") == [str(number) for number in range(60)]
+
+
+async def test_a_restored_container_whose_file_server_is_killed_is_told_runs_on_and_ends_with_its_own_code(
+    tmp_path, rootfs, monkeypatch
+):
+    monkeypatch.setattr("actors.steps.watch.ASK_S", 2.0)
+    script = "trap 'exit 7' TERM; i=0; while :; do echo $i; i=$((i+1)); sleep 0.02; done"
+    async with open_worker(tmp_path) as worker:
+        await worker.start(assignment("a1", running("c1", rootfs, "sh", "-c", script)))
+        await worker.counted_on("a1", "c1")
+        await worker.suspend("a1")
+        await worker.resume("a1")
+        os.kill(worker.record()["gofers"]["c1"]["pid"], signal.SIGKILL)
+        status = await worker.status_when("a1", lambda status: status["notices"])
+        assert [(each["reason"], each["subject"]) for each in status["notices"]] == [("FileServerLost", "c1")]
+        assert (status["state"], exit_codes(status)) == ("Running", {"c1": None})
+        await worker.counted_on("a1", "c1")
+        assert worker.record()["belongings"]["doubted"] == ["c1"]
+        assert exit_codes(await worker.stop("a1")) == {"c1": 7}
+        assert worker.left() == []
+
+
+async def test_a_container_that_lost_its_file_server_has_one_again_after_a_suspend_and_a_resume(
+    tmp_path, rootfs, monkeypatch
+):
+    monkeypatch.setattr("actors.steps.watch.ASK_S", 2.0)
+    async with open_worker(tmp_path) as worker:
+        await worker.start(assignment("a1", counting("c1", rootfs), counting("c2", rootfs)))
+        await worker.counted_on("a1", "c1")
+        await worker.suspend("a1")
+        await worker.resume("a1")
+        os.kill(worker.record()["gofers"]["c1"]["pid"], signal.SIGKILL)
+        await worker.status_when("a1", lambda status: status["notices"])
+        await worker.suspend("a1")
+        status = await worker.resume("a1")
+        assert status["notices"] == []
+        assert set(worker.record()["gofers"]) == {"pause", "c1", "c2"}
+        for name in ("c1", "c2"):
+            numbers = await worker.counted_on("a1", name)
+            assert numbers == [str(number) for number in range(len(numbers))]
+        await worker.stop("a1")
 
 
 async def test_an_actor_that_may_restart_is_tried_again_after_a_backoff_and_then_runs(tmp_path, rootfs):

@@ -4,7 +4,9 @@ The numbers are properties of the report (`--junitxml`). A machine that does oth
 so that each bound has a few tries; a worker that is too slow fails them all.
 """
 
+import os
 import re
+import socket
 import statistics
 import subprocess
 import time
@@ -24,6 +26,9 @@ FIRST_CALL_P95_MS = 50
 WAKE_UPS_A_SECOND = 70
 PSS_MB = 45
 HELP_MS = 200
+FIRST_ACCEPT_S = 0.6
+CPU_PERCENT = 1.0
+SCRAPE_MS = 50
 
 
 def within(bound, measure, record_property, name):
@@ -102,6 +107,59 @@ def test_an_idle_worker_sleeps_and_is_small_with_and_without_actors(worker, root
     within(PSS_MB, lambda: pss_mb(worker), record_property, "pss_mb_with_3_actors")
     within(WAKE_UPS_A_SECOND, lambda: wake_ups_a_second(worker), record_property, "wake_ups_with_3_actors")
     assert worker.end() == 0
+
+
+def test_an_idle_worker_uses_hardly_any_cpu_and_is_as_small_after_scrapes(worker, record_property):
+    within(CPU_PERCENT, lambda: cpu_percent(worker), record_property, "cpu_percent_idle")
+    within(SCRAPE_MS, lambda: scrape_ms(worker), record_property, "scrape_median_ms")
+    within(PSS_MB, lambda: pss_mb(worker), record_property, "pss_mb_after_scrapes")
+    assert worker.end() == 0
+
+
+def test_requests_are_taken_within_600_ms_of_the_start(tmp_path, rootfs, record_property):
+    def measure():
+        worker = WorkerProcess(tmp_path)
+        try:
+            began_s = time.monotonic()
+            worker.begin_without_waiting()
+            while not takes_requests(worker):
+                assert worker.running.poll() is None
+                time.sleep(0.002)
+            return round(time.monotonic() - began_s, 3)
+        finally:
+            worker.give_up()
+
+    within(FIRST_ACCEPT_S, measure, record_property, "first_accept_s")
+
+
+def takes_requests(worker):
+    with socket.socket(socket.AF_UNIX) as sock:
+        return sock.connect_ex(str(worker.run_dir / "control.sock")) == 0
+
+
+def scrape_ms(worker):
+    """The median of some scrapes."""
+    took_ms = []
+    for _ in range(20):
+        began_s = time.monotonic()
+        with socket.socket(socket.AF_UNIX) as sock:
+            sock.connect(str(worker.run_dir / "http.sock"))
+            sock.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+            while sock.recv(1 << 16):
+                pass
+        took_ms.append(1000 * (time.monotonic() - began_s))
+    return round(statistics.median(took_ms), 1)
+
+
+def cpu_percent(worker, for_s=20):
+    before, began_s = _cpu_s(worker), time.monotonic()
+    time.sleep(for_s)
+    return round(100 * (_cpu_s(worker) - before) / (time.monotonic() - began_s), 2)
+
+
+def _cpu_s(worker):
+    fields = Path(f"/proc/{worker.running.pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def wake_ups_a_second(worker, for_s=10):

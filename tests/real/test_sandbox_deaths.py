@@ -22,7 +22,7 @@ async def test_a_sandbox_killed_while_running_fails_its_actor_which_then_resumes
         os.kill(worker.sandbox_pid(), signal.SIGKILL)
         status = await worker.reach("a1", "Failed")
         assert status["error"]["reason"] == "SandboxDied"
-        assert "signal 9" in status["error"]["message"]
+        assert "killed by signal 9 (SIGKILL)" in status["error"]["message"]
         assert status["lastGoodSnapshot"] == good
         assert worker.left() == []
         after_death = worker.lines("a1", "c1")

@@ -61,7 +61,7 @@ def test_a_worker_that_is_asked_again_and_again_until_it_is_gone_still_leaves_cl
     running = worker.running
     while running.poll() is None:
         running.send_signal(signal.SIGTERM)
-    assert worker.end() == 0
+    assert worker.end() in {0, 1}  # 1 where 5 s are not enough for a busy machine; never the death by a signal
     assert worker.left() == []
 
 
@@ -70,7 +70,8 @@ def test_a_worker_whose_drain_takes_too_long_ends_what_hangs_and_leaves(worker, 
     worker.start(assignment("hung", counting("c1", rootfs)), assignment("a2", counting("c1", rootfs)))
     for seen in seen_below(worker.state.root):
         os.kill(seen.pid, signal.SIGSTOP)
-    assert worker.end() == 0
+    assert worker.end() == 1
+    assert worker.log.read_text().splitlines()[-1].startswith("error: StepDeadlineExceeded: ")
     assert worker.left() == []
 
 
@@ -114,7 +115,7 @@ def test_a_second_worker_on_the_same_run_directory_is_refused_and_the_first_stil
     second = greenroom("run", "--state-dir", tmp_path / "other", "--run-dir", worker.run_dir)
     assert second.returncode == 1
     hint, last = second.stderr.splitlines()[-2:]
-    assert last.startswith(f"error: StateDirInUse: another worker listens at {worker.run_dir}/control.sock")
+    assert last.startswith(f"error: StateDirInUse: another worker listens at {worker.run_dir}/http.sock")
     assert "--run-dir" in hint
     assert worker.ask("status")["worker"]["ready"] is True
     assert worker.end() == 0

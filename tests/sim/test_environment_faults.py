@@ -75,9 +75,11 @@ def mend(world):
 Promised = dict[State, dict[State, set[Reason | None]]]
 
 WRITES: set[Reason | None] = {Reason.STATE_UNWRITABLE, Reason.INSUFFICIENT_DISK}
+# A runsc that has begun already cannot write its own log either, and so says nothing of why it fails.
+STARTS: set[Reason | None] = {*WRITES, Reason.RUNTIME_FAILED}
 DISKS: Promised = {
     # From which state on, and what may have come of it at rest: states, each with the reasons that are right for it.
-    State.CREATING: {State.FAILED: WRITES, State.RUNNING: {None}},
+    State.CREATING: {State.FAILED: STARTS, State.RUNNING: {None}},
     State.SUSPENDING: {State.RUNNING: WRITES, State.SUSPENDED: {None}},
     State.RELEASING: {State.SUSPENDED: {None}},
     State.RESTORING: {State.SUSPENDED: WRITES, State.RUNNING: {None}},
@@ -85,7 +87,7 @@ DISKS: Promised = {
 }
 READ_ONLY: Promised = {
     # Nothing can be removed either; and runsc cannot write down that it has paused anything.
-    State.CREATING: {State.FAILED: WRITES},
+    State.CREATING: {State.FAILED: STARTS},
     State.SUSPENDING: {State.RUNNING: {*WRITES, Reason.RUNTIME_FAILED}},
     State.RELEASING: {State.SUSPENDED: {Reason.STATE_UNWRITABLE}},
     State.RESTORING: {State.FAILED: WRITES, State.SUSPENDED: WRITES},

@@ -3,7 +3,7 @@
 import pytest
 import trio
 
-from actors.ports import DeadlineExceededError, Files, GpuMonitor, Net, Processes, Signals, SnapshotStore, Wall, Watch
+from actors.ports import DeadlineExceededError
 from sim.documents import actor, container, counter, idler
 from sim.engine import run
 from sim.faults import (
@@ -20,7 +20,6 @@ from sim.faults import (
     faults_as_json,
     faults_from_json,
 )
-from sim.lies import LIES
 from sim.world.runsc.settings import Latencies
 from sim.world.world import Machine
 from statemachine.reasons import Reason
@@ -221,46 +220,6 @@ def test_a_slow_call_is_late_and_right():
 
     quick = run(life).virtual_s
     assert run(life, faults=[fault(Slow(7), method="run", argument="start")]).virtual_s == pytest.approx(quick + 7)
-
-
-def test_a_lie_about_a_digest_is_found_out_before_anything_is_restored():
-    async def life(here):
-        await to_running(here)
-        await here.suspend()
-        here.plant(fault(Lie(), method="digest"))
-        await here.ask("resume", uid="a1")
-        await here.until(State.SUSPENDED)
-        await trio.sleep(1)
-        assert (await here.status())["error"]["reason"] == Reason.SNAPSHOT_CORRUPT
-        assert here.left() == []
-
-    assert fired(run(life))
-
-
-def test_a_write_that_only_says_so_is_a_lie_without_effect():
-    async def life(here):
-        here.plant(fault(Lie("notDone"), method="replace", argument="status.json", times_max=None))
-        await to_running(here)
-        with pytest.raises(FileNotFoundError):
-            here.status_file()
-
-    run(life)
-
-
-def test_every_lie_is_about_a_method_that_is_there():
-    ports = {"files": Files, "processes": Processes, "watch": Watch, "net": Net, "signals": Signals, "wall": Wall}
-    ports |= {"gpus": GpuMonitor, "stores": SnapshotStore}
-    beside = {("processes", "wait"), ("processes", "signal"), ("watch", "next")}
-    assert [name for name in LIES if name not in beside and not hasattr(ports[name[0]], name[1])] == []
-
-
-def test_a_lie_that_there_is_not_is_a_fault_of_the_plan():
-    async def life(here):
-        here.plant(fault(Lie("flipped"), method="stat"))
-        with pytest.raises(ValueError, match="absent"):
-            await here.worker.ports.files.stat(here.world.settings.runsc)
-
-    run(life)
 
 
 def test_a_write_that_breaks_in_the_middle_leaves_the_old_file_and_nothing_else():

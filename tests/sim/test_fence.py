@@ -13,6 +13,7 @@ from statemachine.problem import ProblemError
 from statemachine.states import State
 
 KINDS = [
+    *(("cgroups", method) for method in ("delegate", "make", "names", "remove", "usage")),
     *(("files", method) for method in ("append", "append_durably", "digest", "list_directory", "lock", "lstat")),
     *(("files", method) for method in ("make_directory", "read", "read_from", "remove_file", "remove_tree", "replace")),
     *(("files", method) for method in ("free_bytes", "make_tree", "replace_for_boot")),

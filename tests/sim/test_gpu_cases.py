@@ -238,6 +238,9 @@ def test_case_041_an_error_of_the_application_ends_nobody_and_one_of_the_hardwar
             here.world.gpus.report(pods.HELD, xid)
             await trio.sleep(5)
         assert (await held(), here.state("holder")) == ("Held", "Running")
+        noticed = [each["subject"] for each in (await here.status("holder"))["notices"]]
+        assert noticed == [f"/dev/nvidia{pods.HELD} XID {xid}" for xid in (94, 13, 999)]
+        assert (await here.status("plain"))["notices"] == []
         assert [each.fields["xid"] for each in here.world.hearing.said if each.event == "xid"] == [94, 13, 999]
         here.world.gpus.lose(3)
         await trio.sleep(0.001)
@@ -246,6 +249,10 @@ def test_case_041_an_error_of_the_application_ends_nobody_and_one_of_the_hardwar
         assert await free() == "Lost"
         await pods.stands(here, "holder", "plain")
         here.world.gpus.recover(3)
+        await trio.sleep(10)
+        assert await free() == "Lost", "nobody is granted it in the same second"
+        told = await pods.fails(here, refusal, document=solo("three", 3))
+        assert "/dev/nvidia3 is withheld" in told["message"]
         await trio.sleep(pods.CLEARED_S)
         assert await free() == "Free"
         await up(here, solo("three", 3))

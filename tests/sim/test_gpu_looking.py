@@ -3,9 +3,9 @@
 import attrs
 import pytest
 
-from actors.gpu.facts import ErrorFact, InventoryFact
+from actors.gpu.facts import ErrorFact, InventoryFact, MemoryFact
 from actors.ports import DriverPlaces
-from sim.world.gpus import some_gpus
+from sim.world.gpus import ComputeProcess, some_gpus
 from sim.world.nvml import NvmlFault, Return, Symbol
 from sim.world.nvml_library import SimLibrary
 from sim.world.world import Machine, World
@@ -65,6 +65,19 @@ def test_lost_gpus_are_named_also_in_a_new_session_if_as_many_are_gone_as_cannot
     eye.looking.look()
     for _ in range(12):
         assert eye.losses() == ({7: "NVML_ERROR_GPU_IS_LOST", 3: "NVML_ERROR_GPU_IS_LOST"}, ())
+
+
+def used(eye):
+    return {fact.gpu: fact.used_bytes for fact in eye.looking.look() if isinstance(fact, MemoryFact)}
+
+
+def test_the_used_memory_of_each_gpu_that_tells_it_is_told(eye):
+    eye.gpus.occupy(5, ComputeProcess(pid=4711, used_bytes=7), ComputeProcess(pid=42, used_bytes=5))
+    found, busy = used(eye), eye.gpus.gpu(5).uuid
+    assert found == {eye.gpus.gpu(minor).uuid: 12 if minor == 5 else 0 for minor in MINORS}
+    eye.gpus.nvml_faults.append(NvmlFault(symbol=Symbol.MEMORY, what=Return.NOT_SUPPORTED, minor=5))
+    assert set(used(eye)) == set(found) - {busy}
+    assert eye.losses() == ({}, ())
 
 
 def test_where_it_is_not_known_which_one_cannot_be_named_none_is_accused(eye):

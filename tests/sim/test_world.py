@@ -122,7 +122,7 @@ def test_what_was_not_on_the_platter_may_be_gone_after_a_power_failure_and_what_
 
 def test_the_run_directory_is_empty_after_a_boot():
     async def life(here):
-        assert list(here.world.files_below(here.world.settings.run_dir)) == ["control.sock"]
+        assert list(here.world.files_below(here.world.settings.run_dir)) == ["control.sock", "http.sock"]
         await here.world.reboot()
         assert here.world.files_below(here.world.settings.run_dir) == {}
 

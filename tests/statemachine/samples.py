@@ -65,7 +65,7 @@ EVERY_EVENT: Final = tuple(event for kind in EVENTS for event in VARIANTS[kind])
 (FAIL, FAIL_DEAD), (LATE,) = VARIANTS[e.StepFailed], VARIANTS[e.DeadlineExceeded]
 (REFUSE_RESTORE,), (REFUSE_SUSPEND,) = VARIANTS[e.RestoreRefused], VARIANTS[e.SuspendRefused]
 (DIED,), (LOST,) = VARIANTS[e.SandboxDied], VARIANTS[e.GpuLost]
-DRAIN_SUSPEND, DRAIN_STOP = VARIANTS[e.DrainRequested]
+DRAIN_SUSPEND, DRAIN_STOP, DRAIN_STOP_NOW = VARIANTS[e.DrainRequested]
 ALIVE, HALF_ALIVE, DEAD = VARIANTS[e.Recovered]
 WELL_GONE: Final = e.RolledBack(origin=OriginVerdict.NONE)
 WELL_GONE_ORIGIN_GOOD: Final = e.RolledBack(origin=OriginVerdict.GOOD)

@@ -9,12 +9,13 @@ import pytest
 
 from statemachine import cells, commands, events, guards, machine, updates
 from statemachine.actor import TRIES_MAX, Actor, By, Claims, ContainerFate, Ending, Pending, Resource, Restart
+from statemachine.catalogue import CATALOGUE
 from statemachine.cells import Go, Ignore, Refuse, Timetable
 from statemachine.events import EVENTS
 from statemachine.guards import Guard
 from statemachine.machine import Ignored, Refused, Transition, step
 from statemachine.problem import Step
-from statemachine.reasons import CATALOGUE, Reason
+from statemachine.reasons import Reason
 from statemachine.states import State
 from statemachine.table import TABLE
 from tests.statemachine.reachable import moves

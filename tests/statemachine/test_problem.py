@@ -8,8 +8,9 @@ import pickle
 import attrs
 import pytest
 
+from statemachine.catalogue import CATALOGUE
 from statemachine.problem import DETAIL_CHARACTERS_MAX, Problem, ProblemError, Step, beyond
-from statemachine.reasons import CATALOGUE, Reason
+from statemachine.reasons import Reason
 
 FULL = Problem(
     step=Step.CREATE, reason=Reason.RUNTIME_FAILED, subject="c", message="runsc ended with 128", detail="x\ny"

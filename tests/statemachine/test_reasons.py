@@ -6,7 +6,8 @@ import re
 
 import pytest
 
-from statemachine.reasons import CATALOGUE, Reason
+from statemachine.catalogue import CATALOGUE
+from statemachine.reasons import Reason
 from tests.needs import ROOT
 
 LATER = {
@@ -20,7 +21,7 @@ def used() -> set[Reason]:
     """Reasons that the code names, as `Reason.NAME`."""
     code = [path for layer in ("statemachine", "actors", "supervisor", "sim") for path in (ROOT / layer).rglob("*.py")]
     code += [path for path in [ROOT / "greenroom.py"] if path.exists()]
-    tables = {ROOT / "statemachine" / "reason_table.py", ROOT / "statemachine" / "reasons.py"}
+    tables = {ROOT / "statemachine" / f"{name}.py" for name in ("reason_table", "reasons", "catalogue")}
     text = "\n".join(path.read_text() for path in code if path not in tables)
     return {Reason[name] for name in re.findall(r"\bReason\.([A-Z][A-Z0-9_]*)\b", text) if name in Reason.__members__}
 

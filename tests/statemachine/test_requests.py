@@ -33,6 +33,7 @@ from tests.statemachine.samples import (
     DEAD,
     DIED,
     DRAIN_STOP,
+    DRAIN_STOP_NOW,
     DRAIN_SUSPEND,
     FAIL,
     GPU,
@@ -215,6 +216,17 @@ def test_a_drain_drops_a_kept_wish_to_run():
 def test_a_second_drain_does_not_try_again_to_suspend():
     thawing = fed(running(CPU), DRAIN_SUSPEND, REFUSE_SUSPEND)
     assert path(fed(thawing, DRAIN_SUSPEND), e.Thawed()) == [S.RUNNING, S.STOPPING]
+
+
+def test_a_drain_whose_time_is_over_says_so_unless_the_actor_has_a_trouble_of_its_own():
+    saving = fed(running(CPU), DRAIN_SUSPEND)
+    late, refused = fed(saving, DRAIN_STOP_NOW).problem, fed(saving, REFUSE_SUSPEND, DRAIN_STOP_NOW).problem
+    assert late is not None
+    assert late.reason is Reason.WORKER_DRAINING
+    assert refused is not None
+    assert refused.reason is Reason.OPEN_DELETED_FILE
+    assert fed(saving, DRAIN_STOP_NOW).pending is None
+    assert ignored(fed(saving, SAVED), DRAIN_STOP_NOW)
 
 
 def test_a_drain_dies_with_the_process_that_drained():

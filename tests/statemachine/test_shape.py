@@ -20,6 +20,7 @@ from statemachine.table import TABLE
 from tests.statemachine.reachable import Move, memories, moves
 from tests.statemachine.samples import (
     DRAIN_STOP,
+    DRAIN_STOP_NOW,
     DRAIN_SUSPEND,
     FAIL,
     FAIL_DEAD,
@@ -268,7 +269,7 @@ def test_a_stop_ends_every_memory_and_only_a_failed_cleanup_keeps_it_from_termin
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES)
-@pytest.mark.parametrize("drain", [DRAIN_SUSPEND, DRAIN_STOP], ids=["suspend", "stop"])
+@pytest.mark.parametrize("drain", [DRAIN_SUSPEND, DRAIN_STOP, DRAIN_STOP_NOW], ids=["suspend", "stop", "stop now"])
 def test_after_a_drain_nothing_runs_any_more(schedule, drain):
     for actor in memories():
         outcome = step(actor, drain)

@@ -34,6 +34,7 @@ from tests.statemachine.samples import (
     DEAD,
     DIED,
     DRAIN_STOP,
+    DRAIN_STOP_NOW,
     DRAIN_SUSPEND,
     FAIL,
     FAIL_DEAD,
@@ -158,6 +159,10 @@ ROWS: dict[str, tuple[Actor, list[e.Event], list[State]]] = {
     "a drain while thawing suspends once more, then stops": (
         THAWING, [DRAIN_SUSPEND, e.Thawed(), REFUSE_SUSPEND, e.Thawed()],
         [S.THAWING, S.RUNNING, S.SUSPENDING, S.THAWING, S.RUNNING, S.STOPPING]),
+    "a drain whose time is over stops also what is being suspended": (
+        running(CPU), [DRAIN_SUSPEND, DRAIN_STOP_NOW, e.TornDown()], [S.SUSPENDING, S.STOPPING, S.TERMINATED]),
+    "a drain whose time is over stops also what is being thawed": (
+        THAWING, [DRAIN_STOP_NOW, e.TornDown()], [S.STOPPING, S.TERMINATED]),
     "a lost GPU fails a running actor": (running(GPU), [LOST, WELL_GONE], [S.ROLLING_BACK, S.FAILED]),
     "a lost GPU fails an actor on its way up": (climbed(GPU, S.INJECTING), [LOST, WELL_GONE], [
         S.ROLLING_BACK, S.FAILED]),

@@ -19,6 +19,9 @@ from tests.statemachine import world
 from tests.statemachine.reachable import cell_of
 from tests.statemachine.world import INVARIANTS, NAMES, Lives
 
+ASKED_FIRST = [OnDrain.SUSPEND, OnDrain.STOP]
+"""How a drain begins; StopNow comes when its time is over."""
+
 TestLives: Any = Lives.TestCase
 TestLives.settings = settings(
     max_examples=120,
@@ -78,7 +81,7 @@ class Chance:
             run,
             suspend,
             lambda: lives.stop(some([*By]), self.parts()),
-            lambda: lives.drain(some([*OnDrain]), self.parts(), some([0, 1])),
+            lambda: lives.drain(some(ASKED_FIRST), self.parts(), some([0, 1])),
             lambda: lives.gpu_is_lost(some(["GPU-0", "GPU-1"]), self.parts()),
             lambda: lives.supervisor_restarts(some([*e.Finding]), self.parts(), some([0, 1])),
             *([run, *[suspend] * 4] if state in {State.ASSIGNED, State.ROLLING_BACK, State.BACKING_OFF} else []),
@@ -102,6 +105,8 @@ class Chance:
             names = [*NAMES, "stranger"]
             facts += [lambda: lives.container_exits(some(names), some([0, 1]), self.parts())] * often
             facts += [lambda: lives.sandbox_dies(self.parts())]
+        if lives.draining and state in {State.SUSPENDING, State.THAWING}:
+            facts += [lambda: lives.drain(OnDrain.STOP_NOW, self.parts(), 0)] * 2
         if state is State.RUNNING:
             facts += [lambda: lives.all_containers_exit([some([0, 1]) for _ in range(3)], 0)] * 3
         return facts

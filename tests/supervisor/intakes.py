@@ -24,8 +24,8 @@ RESCAN_S = 0.05
 class Intake:
     """What a test does to the directory, and what comes of it."""
 
-    def __init__(self, stand, directory):
-        self.stand, self.directory = stand, directory
+    def __init__(self, stand, directory, follower=None):
+        self.stand, self.directory, self.follower = stand, directory, follower
         self.worker, self.files = stand.worker, stand.files
 
     async def eventually(self, condition, *, within_s=40):
@@ -104,9 +104,9 @@ async def an_intake():
     """On files in memory."""
     async with a_stand() as stand, anyio.create_task_group() as scope:
         stand.files.content[ASSIGNMENTS] = DIRECTORY
-        await _open(stand, ASSIGNMENTS, scope)
+        follower = await _open(stand, ASSIGNMENTS, scope)
         await settled()
-        yield Intake(stand, ASSIGNMENTS)
+        yield Intake(stand, ASSIGNMENTS, follower)
         scope.cancel_scope.cancel()
 
 
@@ -129,8 +129,7 @@ async def a_real_intake(tmp_path):
     directory = tmp_path / "assignments"
     (directory / "rootfs").mkdir(parents=True)
     async with a_stand(ports, state) as stand, anyio.create_task_group() as scope:
-        await _open(stand, directory, scope)
-        yield Intake(stand, directory)
+        yield Intake(stand, directory, await _open(stand, directory, scope))
         scope.cancel_scope.cancel()
 
 

@@ -11,7 +11,10 @@ from statemachine.actor import OnDrain
 from statemachine.problem import ProblemError
 from statemachine.states import State
 from supervisor.admitting import Admission
+from supervisor.draining import drain
+from supervisor.observing import NOBODY
 from supervisor.settings import Settings
+from supervisor.shutdown import Shutdown
 from supervisor.worker import Worker
 from tests.actors.assignments import BASE, document
 from tests.actors.memory_files import DIRECTORY
@@ -23,6 +26,7 @@ from tests.fakes.sandbox import RUNTIME
 from tests.supervisor.lives import BOUND_S
 
 STATE = StateDir(Path("/state"))
+DRAIN_S = 3 * BOUND_S
 
 
 def a_document(uid="a1", generation=1, **changes):
@@ -32,7 +36,7 @@ def a_document(uid="a1", generation=1, **changes):
 class Stand:
     """A worker, its admission, and the performers of its actors, the newest of each uid."""
 
-    def __init__(self, scope, ports=None, state=STATE, **settings):
+    def __init__(self, scope, ports=None, state=STATE, observer=NOBODY, **settings):
         self.ports, self.state = ports or FakePorts(), state
         self.files, self.wall = self.ports.files, self.ports.wall
         self.nvml, self.keeper = FakeNvml(), FakeKeeper()
@@ -44,14 +48,17 @@ class Stand:
             state_dir=state,
             runtime=RUNTIME,
             gpus=desk_on(self.files, self.nvml, self.keeper),
+            shutdown=Shutdown(DRAIN_S),
             scope=scope,
             performer_for=self._performer,
+            observer=observer,
         )
         self.admission = Admission(
             files=self.files,
             stores=self.ports.stores,
             roster=self.worker,
             snapshots_of=lambda uid: state.actor(uid).snapshots,
+            observer=observer,
         )
         if isinstance(self.files, FakeFiles):
             for directory in (BASE / "rootfs", state.actors, state.sandboxes, state.refused):
@@ -63,6 +70,11 @@ class Stand:
         performer = self.performers[uid] = FakePerformer(stage)
         self.prepare.get(uid, lambda _: None)(performer)
         return performer
+
+    async def drain(self):
+        """As when a signal has asked for the end."""
+        self.worker.shutdown.ask()
+        return await drain(self.ports.as_ports, self.worker)
 
     async def submit(self, uid="a1", generation=1, **changes):
         admitted = await self.admission.submit(a_document(uid, generation, **changes), base=BASE)

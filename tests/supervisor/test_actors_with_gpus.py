@@ -6,8 +6,9 @@ import anyio
 import attrs
 import pytest
 
+from actors.gpu.facts import XidFact
 from actors.gpu.partition import Grant
-from actors.gpu.view import SILENT
+from actors.gpu.view import SILENT, NvmlAnswers
 from actors.steps.partition import give_back, partition_gpus
 from statemachine import commands as c
 from statemachine import events as e
@@ -18,7 +19,7 @@ from supervisor import operations
 from supervisor.life import Entrance
 from supervisor.memory import first_memory
 from tests.actors.assignments import admitted, document
-from tests.fakes.nvml import put_nodes
+from tests.fakes.nvml import DRIVER, put_nodes
 from tests.fakes.performer import FakePerformer, a_problem, a_snapshot, failing
 from tests.gpu.making import gpu, inventory
 from tests.supervisor.stands import a_stand
@@ -217,7 +218,7 @@ async def test_a_resume_that_waits_for_nvml_while_the_worker_begins_to_drain_is_
         async with anyio.create_task_group() as group:
             group.start_soon(_refused_as_draining, stand)
             await anyio.wait_all_tasks_blocked()
-            await stand.worker.drain()
+            await stand.drain()
             stand.nvml.answer(gpu(2))
         assert stand.life().actor.state is State.SUSPENDED
         assert stand.worker.gpus.pool.tickets == ()
@@ -282,7 +283,7 @@ async def test_what_is_booked_for_a_successor_that_cannot_begin_is_given_back():
         await performer.has_given_back.wait()
         await stand.submit("a1", 2, **claim(1))
         assert stand.worker.gpus.pool.ticket("a1") is not None
-        stand.worker.draining = True
+        stand.worker.shutdown.ask()
         performer.may_rest.set()
         await stand.life().ended.wait()
         await anyio.wait_all_tasks_blocked()
@@ -337,7 +338,49 @@ async def test_an_actor_is_admitted_while_nvml_fails_and_says_why_it_failed():
         await stand.until(State.RUNNING)
 
 
+async def test_case_041_an_xid_of_the_application_is_told_to_the_holder_alone_which_runs_on():
+    async with a_pod(2, 3) as stand:
+        await stand.running("a1", **claim(1))
+        await stand.running("a2", **claim(1))
+        async with _watched(stand):
+            for xid in (94, 94, 13, 999, 79):  # 79 is told as the loss that it is
+                stand.nvml.xids.add(XidFact(gpu="GPU-2", xid=xid), 0.0)
+            stand.nvml.xids.add(XidFact(gpu="GPU-unknown", xid=13), 0.0)
+            with anyio.fail_after(30):
+                while len(told := stand.status("a1")["notices"]) < 3:
+                    await anyio.lowlevel.checkpoint()
+        assert [(each["reason"], each["subject"], each["count"]) for each in told] == [
+            ("GpuErrorReported", "/dev/nvidia2 XID 94", 2),
+            ("GpuErrorReported", "/dev/nvidia2 XID 13", 1),
+            ("GpuErrorReported", "/dev/nvidia2 XID 999", 1),
+        ]
+        assert stand.status("a2")["notices"] == []
+        assert stand.life("a1").actor.state is stand.life("a2").actor.state is State.RUNNING
+        assert stand.worker.gpus.as_json()[0]["xids"][0] == {"xid": 94, "count": 2, "policy": "Tell"}
+
+
+async def test_case_041_a_gpu_that_is_withheld_stays_with_its_holder_and_goes_to_nobody_else():
+    async with a_pod(2, 3) as stand:
+        await stand.running("a1", **claim(1))
+        stand.nvml.say(NvmlAnswers(driver=DRIVER, inventory=inventory(2, 3).withholding({"GPU-2": "XID 74"})))
+        states = [(each["state"], each["lost"], each["withheld"]) for each in stand.worker.gpus.as_json()]
+        assert states == [("Held", None, "XID 74"), ("Free", None, None)]
+        await operations.suspend(stand.worker, "a1")
+        await stand.until(State.SUSPENDED)
+        assert [each["state"] for each in stand.worker.gpus.as_json()] == ["Lost", "Free"]
+        with pytest.raises(ProblemError) as caught:
+            await stand.submit("a2", **claim(2))
+        problem = caught.value.problem
+        assert problem.reason is Reason.INSUFFICIENT_GPUS
+        assert "1 of 2 can be had: /dev/nvidia2 is withheld (XID 74)" in problem.message
+        await stand.running("a3", **claim(1))
+        assert stand.status("a3")["containers"][0]["gpus"] == ["GPU-3"]
+        stand.nvml.answer(gpu(2), gpu(3))
+        await operations.resume(stand.worker, "a1")
+        await stand.until(State.RUNNING)
+
+
 @asynccontextmanager
 async def _watched(stand):
-    stand.worker._scope.start_soon(stand.worker.gpus.run, stand.worker.lose_gpu)
+    stand.worker._scope.start_soon(stand.worker.gpus.run, stand.worker.lose_gpu, stand.worker.tell_trouble)
     yield

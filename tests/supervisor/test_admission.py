@@ -261,7 +261,7 @@ async def test_an_ended_actor_makes_room_unless_its_own_successor_needs_it():
 async def test_a_worker_that_drains_begins_nothing_and_runs_nothing_again():
     async with a_stand(on_drain=OnDrain.SUSPEND) as stand:
         await stand.running()
-        await stand.worker.drain()
+        await stand.drain()
         assert stand.life().actor.state is State.SUSPENDED
         assert await stand.refused("a2") == [Reason.WORKER_DRAINING]
         assert await stand.refused(generation=2) == [Reason.WORKER_DRAINING]
@@ -288,7 +288,7 @@ async def test_a_drain_waits_for_what_is_just_being_admitted_and_not_for_what_wa
         group.start_soon(stand.submit, "a2")
         await settled()
         assert len(stand.worker.lives) == 2
-        group.start_soon(stand.worker.drain)
+        group.start_soon(stand.drain)
         await settled()
         go_on.set()
 

@@ -169,6 +169,19 @@ def test_the_status_of_an_actor_says_that_its_restore_was_forced(worker, capsys)
     assert "forced" not in ran(capsys, "status", "a1")[1]
 
 
+@pytest.mark.parametrize(("count", "says"), [(1, "GpuErrorReported, last then"), (3, "GpuErrorReported, 3 times,")])
+def test_the_status_of_an_actor_says_with_what_troubles_it_runs_on(count, says, worker, capsys):
+    notice = {"reason": "GpuErrorReported", "subject": "/dev/nvidia2 XID 13", "message": "XID 13 of /dev/nvidia2",
+              "hint": "look", "count": count, "first": "first", "last": "then"}  # fmt: skip
+    worker["status"] = {
+        "uid": "a1", "state": "Running", "since": "now", "generation": 1, "desiredState": "Running", "containers": [],
+        "lastGoodSnapshot": None, "error": None, "notices": [notice],
+    }  # fmt: skip
+    said = ran(capsys, "status", "a1")[1]
+    assert says in said
+    assert said.endswith(": XID 13 of /dev/nvidia2\n")
+
+
 @pytest.mark.parametrize("stored", [None, "s3://bucket/a1/s1"])
 def test_the_status_of_an_actor_says_where_its_snapshot_is_stored(stored, worker, capsys):
     snapshot = {"id": "s1", "createdAt": "then", "uri": "file:///here/s1", "storedUri": stored}

@@ -211,6 +211,19 @@ async def test_a_refused_file_whose_actor_ended_meanwhile_is_judged_anew_without
         assert reads["y.yaml"] == 0
 
 
+async def test_whoever_asks_for_it_has_every_file_looked_at_again_that_no_watch_told_of():
+    async with an_intake() as intake:
+        intake.write("a.yaml", uid="a1")
+        await intake.running("a1")
+        intake.files.put(intake.directory / "b.yaml", a_document(uid="b1"))
+        await intake.quiet()
+        assert intake.state("b1") is None
+        for uid in ("b1", "c1"):
+            intake.files.put(intake.directory / f"{uid[0]}.yaml", a_document(uid=uid))
+            intake.follower.look_again()
+            await intake.running(uid)
+
+
 async def test_exchanges_without_end_cost_a_few_scans_side_by_side_and_the_last_one_is_seen():
     async with an_intake() as intake:
         go, begun = anyio.Event(), []

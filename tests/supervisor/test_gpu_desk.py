@@ -6,6 +6,7 @@ import anyio
 import pytest
 
 from actors.gpu.desk import SpecFacts
+from actors.gpu.facts import XidFact
 from actors.gpu.partition import Grant
 from actors.gpu.view import NvmlAnswers
 from statemachine.problem import ProblemError, Step
@@ -172,12 +173,25 @@ async def watching(desk):
     async def tell(uid, event):
         told.append((uid, event.gpu, event.problem.reason))
 
+    async def tell_trouble(uid, problem, count):
+        told.append((uid, problem.subject, count))
+
     with anyio.fail_after(BOUND_S):
         async with anyio.create_task_group() as group:
-            group.start_soon(desk.run, tell)
+            group.start_soon(desk.run, tell, tell_trouble)
             await anyio.wait_all_tasks_blocked()
             yield told
             group.cancel_scope.cancel()
+
+
+async def test_only_the_holder_of_a_gpu_is_told_of_its_xids_and_together():
+    desk, _, nvml, _ = a_desk(2, 3)
+    await desk.grant("a1", claims(main=1))
+    async with watching(desk) as told:
+        for gpu, xid in (("GPU-2", 13), ("GPU-2", 13), ("GPU-3", 13), ("GPU-2", 79), ("GPU-none", 13), (None, 13)):
+            nvml.xids.add(XidFact(gpu=gpu, xid=xid), 0.0)
+        await anyio.wait_all_tasks_blocked()
+        assert told == [("a1", "/dev/nvidia2 XID 13", 2)]
 
 
 async def test_only_the_holder_of_a_lost_gpu_is_told_and_once():

@@ -7,7 +7,7 @@ from typing import Any
 import anyio
 import pytest
 
-from actors.gpu.facts import ErrorFact, InventoryFact, ProcessesFact, XidFact, encode
+from actors.gpu.facts import ErrorFact, InventoryFact, MemoryFact, ProcessesFact, XidFact, encode
 from actors.gpu.view import SILENT, NvmlAnswers, NvmlFails
 from actors.ports import DriverPlaces
 from supervisor import gpu_watch
@@ -139,6 +139,39 @@ async def test_the_first_word_is_waited_for_and_asking_for_it_starts_a_monitor()
         assert await watch.first_word(0.0) == view
 
 
+async def test_used_memory_is_known_and_wakes_nobody():
+    async with watching() as (watch, gpus):
+        watch.ask_for_facts()
+        monitor = await gpus.number(1)
+        monitor.say(SEEN, MemoryFact(gpu="GPU-0", used_bytes=7))
+        view = await watch.first_word(BOUND_S)
+        woken = []
+
+        async def wait():
+            await watch.changed(view)
+            woken.append(watch.view)
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(wait)
+            monitor.say(MemoryFact(gpu="GPU-0", used_bytes=8), MemoryFact(gpu="GPU-1", used_bytes=9))
+            await anyio.wait_all_tasks_blocked()
+            assert (watch.used_bytes, woken, watch.view) == ({"GPU-0": 8, "GPU-1": 9}, [], view)
+            tasks.cancel_scope.cancel()
+
+
+async def test_of_a_gpu_that_is_lost_and_of_an_nvml_that_fails_no_used_memory_is_known():
+    async with watching() as (watch, gpus):
+        watch.ask_for_facts()
+        monitor = await gpus.number(1)
+        monitor.say(SEEN, MemoryFact(gpu="GPU-0", used_bytes=7), MemoryFact(gpu="GPU-1", used_bytes=8))
+        monitor.say(XidFact(gpu="GPU-0", xid=79))
+        await anyio.wait_all_tasks_blocked()
+        assert watch.used_bytes == {"GPU-1": 8}
+        monitor.say(DOWN)
+        await anyio.wait_all_tasks_blocked()
+        assert watch.used_bytes == {}
+
+
 async def test_an_error_is_a_first_word_too():
     async with watching() as (watch, gpus), anyio.create_task_group() as tasks:
 
@@ -218,6 +251,48 @@ async def test_each_xid_is_told_after_it_has_had_its_effect():
         assert told == [(94, None), (79, "XID 79")]
 
 
+LOST = InventoryFact(driver="570.1", inventory=inventory(0, 1, lost={1: "NVML_ERROR_GPU_IS_LOST"}))
+
+
+async def test_case_041_a_gpu_that_was_lost_is_granted_to_nobody_in_the_same_second_and_again_when_it_stays_well(
+    monkeypatch,
+):
+    async with watching() as (watch, gpus):
+        watch.ask_for_facts()
+        monitor = await gpus.number(1)
+        monitor.say(LOST, SEEN)
+        view = await until(watch, lambda view: answers(view) and view.inventory.withheld)
+        assert [gpu.uuid for gpu in view.inventory.grantable] == ["GPU-0"]
+        assert view.inventory.gpu("GPU-1").lost is None
+        assert "NVML_ERROR_GPU_IS_LOST" in view.inventory.withheld["GPU-1"]
+        monkeypatch.setattr("actors.gpu.quarantine.Illness.is_over", lambda _self, _now_s: True)
+        monitor.say(SEEN)
+        view = await until(watch, lambda view: answers(view) and not view.inventory.withheld)
+        assert [gpu.uuid for gpu in view.inventory.grantable] == ["GPU-0", "GPU-1"]
+
+
+async def test_an_xid_that_withholds_leaves_the_gpu_to_its_holder():
+    async with watching() as (watch, gpus):
+        watch.ask_for_facts()
+        (await gpus.number(1)).say(SEEN, XidFact(gpu="GPU-1", xid=74), XidFact(gpu="GPU-nobody", xid=74))
+        view = await until(watch, lambda view: answers(view) and view.inventory.withheld)
+        assert list(view.inventory.withheld) == ["GPU-1"]
+        assert view.inventory.gpu("GPU-1").lost is None
+
+
+async def test_a_flood_of_xids_stirs_nobody_and_is_counted():
+    async with watching() as (watch, gpus):
+        watch.ask_for_facts()
+        monitor = await gpus.number(1)
+        monitor.say(SEEN)
+        await watch.first_word(BOUND_S)
+        before = watch.view
+        monitor.say(*[XidFact(gpu="GPU-1", xid=31)] * 5000, XidFact(gpu="GPU-1", xid=79))
+        view = await until(watch, lambda view: view != before)
+        assert view.inventory.gpu("GPU-1").lost == "XID 79"
+        assert [(each["xid"], each["count"]) for each in watch.xids.as_json("GPU-1")] == [(31, 5000), (79, 1)]
+
+
 def hang(_monitor):
     """It says nothing more."""
 
@@ -244,6 +319,7 @@ async def test_a_monitor_in_trouble_is_replaced_and_until_then_nvml_does_not_ans
         second = await gpus.number(2)
         assert first.is_left.is_set()
         assert fails(why)(watch.view)
+        assert watch.replaced == 1
         second.say(SEEN)
         assert answers(await watch.first_word(BOUND_S))
 

@@ -21,7 +21,7 @@ from supervisor.mailbox import QUEUE_SIZE
 from supervisor.memory import first_memory
 from supervisor.refusals import draining
 from tests.fakes.performer import a_problem, a_snapshot, failing
-from tests.supervisor.lives import DIRECTORY, TWO, Bench, a_running_life, an_assignment, settled, until
+from tests.supervisor.lives import BOUND_S, DIRECTORY, TWO, Bench, a_running_life, an_assignment, settled, until
 
 pytestmark = pytest.mark.anyio
 
@@ -259,6 +259,32 @@ async def test_a_drain_waits_for_what_was_asked_of_a_resting_actor_before_it():
         assert State.ASSIGNED in {actor.state for actor in bench.passed}
         assert life.actor.state is State.SUSPENDED
         assert bench.performer.running == 0
+
+
+async def test_a_drain_returns_when_the_rest_is_told_on_disk_too():
+    """Found by the SIGTERM walk: the worker left with a status.json that still said Releasing."""
+    async with a_running_life() as bench, anyio.create_task_group() as group:
+        life, told, drained = bench.life, anyio.Event(), anyio.Event()
+        original = life._on_change
+
+        async def on_change(life):
+            if life.actor.state is State.SUSPENDED:
+                await told.wait()
+            await original(life)
+
+        async def drain():
+            await life.drain(OnDrain.SUSPEND)
+            drained.set()
+
+        life._on_change, life.changed = on_change, anyio.lowlevel.checkpoint  # it looks as often as it can
+        group.start_soon(drain)
+        with anyio.fail_after(BOUND_S):
+            while life.actor.state is not State.SUSPENDED:
+                await anyio.lowlevel.checkpoint()
+        await settled()
+        assert not drained.is_set()
+        told.set()
+        await drained.wait()
 
 
 async def test_a_drain_of_a_life_that_has_ended_or_rests_returns_at_once():

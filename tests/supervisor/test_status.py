@@ -2,6 +2,8 @@
 
 import base64
 import errno
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -9,6 +11,7 @@ from statemachine import commands as c
 from statemachine.problem import ProblemError
 from statemachine.reasons import Reason
 from statemachine.states import State
+from supervisor.container_logs import ContainerLogs
 from supervisor.log_reading import PIECE_BYTES, read_log
 from tests.fakes.performer import failing
 from tests.supervisor.lives import TWO, an_assignment
@@ -27,6 +30,7 @@ async def test_the_status_of_an_actor_has_the_shape_that_the_design_gives():
             "uid": "a1", "name": "", "namespace": "", "generation": 1, "desiredState": "Running", "state": "Running",
             "since": "1970-01-12T13:46:40.000Z", "error": None, "forced": False, "lastGoodSnapshot": None,
             "containers": [{"name": "main", "state": "Running", "exitCode": None, "gpus": []}],
+            "notices": [],
         }  # fmt: skip
         assert stand.status() == {"v": 1, **status}
 
@@ -57,11 +61,14 @@ async def test_a_status_file_is_as_new_as_the_state():
         assert stand.status()["lastGoodSnapshot"]["uri"].startswith("file:///")
 
 
-ASSIGNMENT = an_assignment(containers=TWO)
+LIFE: Any = SimpleNamespace(
+    uid="a1", assignment=an_assignment(containers=TWO), actor=SimpleNamespace(state=State.RUNNING)
+)
 
 
 async def piece(stand, offset_bytes=0, container="one"):
-    answer = await read_log(stand.files, A1, ASSIGNMENT, container, offset_bytes=offset_bytes)
+    logs = ContainerLogs(stand.files, STATE)
+    answer = await read_log(logs, None, LIFE, container, offset_bytes=offset_bytes, wait_s=0)
     return base64.b64decode(answer["data"]), answer["nextOffset_bytes"]
 
 
@@ -76,7 +83,7 @@ async def test_a_log_comes_in_pieces_and_whatever_bytes_it_holds():
             got += part
         assert got == data
         assert await piece(stand, offset_bytes) == (b"", len(data))
-        assert await piece(stand, 1 << 40) == (b"", 1 << 40)
+        assert await piece(stand, 1 << 40) == (b"", len(data))
 
 
 async def test_a_container_that_has_not_written_yet_has_an_empty_log():

@@ -100,7 +100,7 @@ async def test_a_drain_looks_at_every_actor_once_more_before_it_waits_for_upload
         monkeypatch.setattr(stand.worker.uploads, "consider", lambda _life: None)
         snapshot = await suspended(stand)
         monkeypatch.undo()
-        await stand.worker.drain()
+        await stand.drain()
         await stand.worker.uploads.finish()
         assert stored(stand) == [snapshot.id]
 

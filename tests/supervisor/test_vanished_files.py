@@ -8,7 +8,8 @@ import pytest
 
 from statemachine.states import State
 from supervisor import directory_intake
-from supervisor.directory_intake import DirectoryIntake, SharedScans
+from supervisor.directory_intake import DirectoryIntake
+from supervisor.shared_scans import SharedScans
 from tests.actors.memory_files import DIRECTORY
 from tests.supervisor.intakes import ASSIGNMENTS, Intake, a_running_file, an_intake
 from tests.supervisor.lives import settled

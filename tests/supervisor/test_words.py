@@ -16,7 +16,7 @@ from statemachine.problem import Step
 from statemachine.reasons import Reason
 from statemachine.states import State
 from supervisor import operations
-from supervisor.status import worker_status
+from supervisor.usage import measured_worker_status
 from supervisor.words import WORDS
 from tests.fakes.performer import a_problem, failing
 from tests.supervisor.stands import STATE, a_stand
@@ -70,7 +70,7 @@ async def a_full_story():
         stand.prepare["a2"] = lambda performer: performer.answers.update({c.CreateSandbox: failing()})
         await stand.submit("a2")
         await stand.until(State.FAILED, uid="a2")
-        status = worker_status(stand.worker, boot_id="boot-1")
+        status = await measured_worker_status(stand.worker, boot_id="boot-1")
         journal = [orjson.loads(line) for line in stand.files.content[STATE.actor("a2").journal].splitlines()]
         return orjson.loads(orjson.dumps(status)), journal
 

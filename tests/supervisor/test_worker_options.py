@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import click
 import pytest
 
 import greenroom
@@ -13,9 +14,11 @@ from supervisor.cli.run import run
 from supervisor.cli.worker_options import (
     DRIVER_ROOT_VARIABLES,
     NAMES,
+    SETTINGS_BYTES_MAX,
     TOOLKIT_DIR_VARIABLES,
     GpuSettings,
     gpu_settings,
+    settings_in,
 )
 from supervisor.settings import CdiSource, Settings
 from tests.doctor.test_doctor import NAMES as CHECKS
@@ -128,6 +131,22 @@ def test_a_store_that_is_none_is_a_wrong_command_line_and_its_password_is_not_re
     said = capsys.readouterr().err
     assert "no URI of a store" in said
     assert "the-password" not in said
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"max-actors = " + b"[" * 5000,
+        b"max-actors = " + b"9" * 5000,
+        b"#" * (SETTINGS_BYTES_MAX + 1),
+        b"\xff",
+        b"a = 1",
+    ],
+    ids=["too deep", "too long a number", "too large", "no text", "no setting"],
+)
+def test_a_file_that_no_reader_reads_is_a_wrong_use(data):
+    with pytest.raises(click.UsageError, match="/x"):
+        settings_in(data, Path("/x.toml"))
 
 
 def test_every_command_and_every_flag_of_a_worker_stand_in_the_docs():

@@ -1,0 +1,116 @@
+"""Commands that are executed inside actors on behalf of clients: who may, and that none outlives its client.
+
+The client runs the command, from where it sees what the worker sees (in a pod: by `kubectl exec`); the worker tells it
+how, keeps suspends away as long as its connection stands, and kills what is left of the command when it does not.
+"""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, Any, Final
+from weakref import WeakValueDictionary
+
+import anyio
+import attrs
+
+from actors.steps.executing import Execution, executing
+from actors.steps.performer import Steps
+from actors.steps.stage import Stage
+from statemachine.problem import Problem, ProblemError, Step
+from statemachine.reasons import Reason
+from statemachine.states import State
+from supervisor import control
+from supervisor.shutdown import Phase
+
+if TYPE_CHECKING:
+    from supervisor.shutdown import Shutdown
+    from supervisor.step_runner import Performer
+    from supervisor.worker import Worker
+
+ARGUMENTS_MAX: Final = 4096
+END_S: Final = 15.0
+"""How long a worker that shuts down waits for the commands' end before it begins with suspends."""
+
+
+@attrs.define
+class Executions:
+    """The commands of clients, on one worker."""
+
+    _stages: WeakValueDictionary[str, Stage] = attrs.field(factory=WeakValueDictionary, init=False)
+    _ending: anyio.Event = attrs.field(factory=anyio.Event, init=False)
+    _count: int = attrs.field(default=0, init=False)
+    _changed: anyio.Event = attrs.field(factory=anyio.Event, init=False)
+
+    def performer(self, stage: Stage) -> Performer:
+        """What performs the commands of one actor, whose stage is known here from now on."""
+        self._stages[stage.assignment.uid] = stage
+        return Steps(stage)
+
+    async def end(self, shutdown: Shutdown) -> None:
+        """End all of them, and let none begin: a suspend would be refused beside them."""
+        self._ending.set()
+        with anyio.move_on_after(END_S), shutdown.until(Phase.SAVING):
+            while self._count:
+                await self._changed.wait()
+
+    def operations(self, worker: Worker) -> dict[str, control.Operation]:
+        """What the control socket can do with them."""
+
+        async def execute(request: dict[str, Any]) -> control.Held:
+            life = worker.require(control.text(request, "uid"))
+            name, command = control.text(request, "container"), _command(request)
+            worker.require_open()
+            if life.actor.state is not State.RUNNING or self._ending.is_set():
+                raise ProblemError(_not_running(life.uid, life.actor.state))
+            # Nothing waits between this look and the count in `executing`: no suspend can come in between.
+            stack = AsyncExitStack()
+            execution = await stack.enter_async_context(executing(self._stages[life.uid], name, command))
+            self._count += 1
+
+            async def ended() -> None:
+                try:
+                    await stack.aclose()
+                finally:
+                    self._count -= 1
+                    self._changed.set()
+                    self._changed = anyio.Event()
+
+            return control.Held(result=as_json(execution), until=self._ending, ended=ended)
+
+        return {"exec": execute}
+
+
+def as_json(execution: Execution) -> dict[str, Any]:
+    """For the client."""
+    return {
+        "argv": list(execution.argv),
+        "env": dict(execution.env),
+        "stdin": None if execution.stdin is None else str(execution.stdin),
+        "streams": str(execution.streams),
+        "log": str(execution.log),
+        "kill": list(execution.kill),
+        "container": execution.container,
+        "pidFile": str(execution.pid_file),
+    }
+
+
+def _command(request: dict[str, Any]) -> list[str]:
+    given: Any = request.get("command")
+    command: list[Any] = given if isinstance(given, list) else []
+    are_texts = all(isinstance(word, str) and "\0" not in word for word in command)
+    if not 0 < len(command) <= ARGUMENTS_MAX or not are_texts or not command[0]:
+        message = f"command must be a list of 1 to {ARGUMENTS_MAX} texts without NUL, the first not empty"
+        raise ProblemError(
+            Problem(step=Step.SUPERVISE, reason=Reason.INVALID_REQUEST, subject="control socket", message=message)
+        )
+    return command
+
+
+def _not_running(uid: str, state: State) -> Problem:
+    return Problem(
+        step=Step.SUPERVISE,
+        reason=Reason.OPERATION_IN_PROGRESS,
+        subject=uid,
+        message=f"nothing can be executed inside actor {uid} now: it is {state}",
+        hint=f"`greenroom wait {uid} --for Running` waits until it runs.",
+    )

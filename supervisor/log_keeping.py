@@ -1,0 +1,242 @@
+"""The logs of the actors that live: kept within bounds, and told on our stdout.
+
+For each such actor one task waits until one of its containers has written something, without looking from time to time,
+cuts logs that have become too large, and tells whoever follows. Beside it another one tells the lines, as fast as they
+are taken and no faster: what waits to be told waits in the files, so that a stdout that nobody reads costs no memory
+and stops no actor. What was cut off meanwhile is counted in a line of its own.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+import anyio
+import structlog
+
+from statemachine.reasons import Reason
+from statemachine.states import INACTIVE
+from supervisor.container_logs import log_name
+from supervisor.log_relay import LogRelay
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from pathlib import Path
+
+    from anyio.abc import TaskGroup
+
+    from actors.assignment import WorkerAssignment
+    from statemachine.states import State
+    from supervisor.container_logs import ContainerLogs
+    from supervisor.log_files import LineOutput, LogFiles
+
+PACE_S: Final = 0.1
+"""How long is rested after a look: a container that writes without end costs ten of them a second, not thousands."""
+
+_log = structlog.get_logger("greenroom.logs")
+
+
+class LogKeeper:
+    """Sees to the containers' logs of one worker.
+
+    Args:
+        logs: the logs.
+        log_files: tells of writes.
+        scope: where its tasks run.
+        directory_of: where an actor's logs are.
+        output: where lines are told; None tells none.
+        now_s: the calendar.
+    """
+
+    def __init__(
+        self,
+        *,
+        logs: ContainerLogs,
+        log_files: LogFiles,
+        scope: TaskGroup,
+        directory_of: Callable[[str], Path],
+        output: LineOutput | None,
+        now_s: Callable[[], float],
+    ) -> None:
+        self._logs, self._log_files, self._scope = logs, log_files, scope
+        self._directory_of, self._output, self._now_s = directory_of, output, now_s
+        self._turn = anyio.Lock()
+        self._kept: dict[str, _Kept] = {}
+        self._ended = anyio.Event()
+
+    def settle(self, assignment: WorkerAssignment, state: State) -> None:
+        """Look at where an actor is now: what is written from the first such look on is told. Waits for nothing."""
+        kept = self._kept.get(assignment.uid)
+        if kept is None:
+            kept = self._kept[assignment.uid] = _Kept(self, assignment)
+        kept.settle(assignment, state)
+
+    def grown(self, uid: str) -> anyio.Event:
+        """Is set when more was written, or the actor is somewhere else."""
+        kept = self._kept.get(uid)
+        return anyio.Event() if kept is None else kept.grown
+
+    @property
+    def known(self) -> tuple[str, ...]:
+        """The actors that were looked at and not forgotten."""
+        return tuple(self._kept)
+
+    async def finish(self) -> None:
+        """Wait until all that was written is told; the bound is the caller's."""
+        while self.untold:
+            await self._ended.wait()
+
+    @property
+    def untold(self) -> tuple[str, ...]:
+        """The actors of whose output some may not be told yet."""
+        return tuple(sorted(uid for uid, kept in self._kept.items() if kept.runs))
+
+    def forget(self, uid: str) -> None:
+        """The actor is not remembered any more."""
+        self._kept.pop(uid, None)
+        self._logs.forget(uid)
+
+    # ---- what the tasks of an actor share
+
+    def start(self, kept: _Kept) -> None:
+        """Let the tasks of an actor begin."""
+        self._scope.start_soon(kept.run, name=f"logs:{kept.uid}")
+
+    def note_end(self) -> None:
+        """The tasks of an actor have ended."""
+        self._ended.set()
+        self._ended = anyio.Event()
+
+    def size_of(self, uid: str, container: str) -> int:
+        """How large a log's younger file is now."""
+        return self._log_files.size_bytes(self._directory_of(uid) / log_name(container))
+
+    def relay(self, assignment: WorkerAssignment) -> LogRelay | None:
+        """What tells an actor's lines, if anything does."""
+        if self._output is None:
+            return None
+        return LogRelay(assignment=assignment, logs=self._logs, write=self._write, turn=self._turn, now_s=self._now_s)
+
+    async def _write(self, lines: bytes) -> None:
+        if self._output is None:  # it was given up
+            return
+        try:
+            await self._output.write(lines)
+        except OSError as error:
+            self._output = None
+            message = f"containers' lines are told no more: {error.strerror or error}"
+            _log.error("unwritten", reason=str(Reason.OUTPUT_UNWRITABLE), subject="stdout", message=message)
+
+    async def look(self, kept: _Kept) -> None:
+        """Wait until an actor's containers have written something, and keep their logs within bounds."""
+        await self._log_files.changed(self._directory_of(kept.uid), kept.sizes)
+        await self.bound(kept)
+
+    async def bound(self, kept: _Kept) -> None:
+        """Keep an actor's logs within bounds.
+
+        Raises:
+            OSError: they cannot be looked at.
+        """
+        # Before they are bounded: what is written in between is another size at the next look.
+        kept.sizes = {log_name(name): await self._logs.size(kept.uid, name) for name in kept.containers}
+        for name in kept.containers:
+            await self._bound(kept, name)
+
+    async def _bound(self, kept: _Kept, name: str) -> None:
+        container_log = _log.bind(actor=kept.uid, container=name, generation=kept.generation)
+        try:
+            cut = await self._logs.bound(kept.uid, name, self._log_files)
+        except OSError as error:
+            message = f"the log of {name} cannot be cut: {error.strerror or error}"
+            container_log.error("unwritten", reason=str(Reason.STATE_UNWRITABLE), message=message)
+            return
+        if cut is not None and cut.may_have_lost:
+            warning = "this file system cannot cut a file at its beginning: what was written at that moment may be lost"
+            container_log.warning("log_cut", warning=warning)
+
+
+class _Kept:
+    """The logs of one actor. `sizes` are those of its files when they were last looked at."""
+
+    def __init__(self, keeper: LogKeeper, assignment: WorkerAssignment) -> None:
+        self.uid, self.generation = assignment.uid, assignment.generation
+        self.containers = tuple(each.name for each in assignment.containers)
+        self.sizes = {log_name(name): 0 for name in self.containers}
+        self.grown = anyio.Event()
+        self.runs = False
+        self._is_live = False
+        self._keeper, self._relay = keeper, keeper.relay(assignment)
+        self._looking = anyio.CancelScope()
+
+    def settle(self, assignment: WorkerAssignment, state: State) -> None:
+        self.generation = assignment.generation
+        self.containers = tuple(each.name for each in assignment.containers)
+        if self._relay is not None:
+            self._relay.follow(assignment, partial(self._keeper.size_of, self.uid))
+        self._is_live = state not in INACTIVE
+        if self._is_live and not self.runs:
+            self.runs = True
+            self._keeper.start(self)
+        elif not self._is_live:
+            self._looking.cancel()
+        self._announce()
+
+    async def run(self) -> None:
+        """Until it does not live any more, and all that it wrote is told."""
+        try:
+            while True:
+                await self._begin()
+                async with anyio.create_task_group() as group:
+                    group.start_soon(self._keep)
+                    await self._tell()
+                    group.cancel_scope.cancel()
+                # What it wrote last came after the last look, and nobody looks when it is over.
+                await self._safely(self._keeper.bound)
+                if not self._is_live:  # else it came to live again while its last lines were taken
+                    return
+        except Exception:  # noqa: BLE001 - a fault of ours costs one actor's lines, and no actor its life
+            self._log.exception("fault", reason=str(Reason.INTERNAL))
+        finally:
+            self.runs = False
+            self._announce()
+            self._keeper.note_end()
+
+    async def _begin(self) -> None:
+        if self._relay is not None:
+            await self._relay.begin()
+
+    async def _keep(self) -> None:
+        while True:
+            if not self._is_live:
+                await self.grown.wait()
+                continue
+            with anyio.CancelScope() as self._looking:
+                await self._safely(self._keeper.look)
+            self._announce()
+            await anyio.sleep(PACE_S)
+
+    async def _safely(self, look: Callable[[_Kept], Awaitable[None]]) -> None:
+        try:
+            await look(self)
+        except OSError as error:
+            message = f"its logs cannot be looked at: {error.strerror or error}"
+            self._log.error("unreadable", reason=str(Reason.UNREADABLE_FILE), message=message)
+
+    async def _tell(self) -> None:
+        while True:
+            grown, is_live = self.grown, self._is_live
+            if self._relay is not None:
+                await self._relay.tell(to_the_end=not is_live)
+            if is_live:
+                await grown.wait()
+            elif not self._is_live:
+                return
+
+    @property
+    def _log(self) -> Any:
+        return _log.bind(actor=self.uid, generation=self.generation)
+
+    def _announce(self) -> None:
+        self.grown.set()
+        self.grown = anyio.Event()

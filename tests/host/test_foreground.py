@@ -1,0 +1,140 @@
+"""A command in the foreground: streams, signals and the exit code are passed on, also to and from those who go away."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from contextlib import contextmanager
+
+import pytest
+
+from actors.ports import CLIENT_STREAM, ProcessIdentity
+from supervisor.host import procfs
+from tests.needs import ROOT
+
+BOUND_S = 60.0
+DRIVER = """
+import json, os, sys
+from pathlib import Path
+from supervisor.host.foreground import run_in_foreground
+directory, stdin, *argv = sys.argv[1:]
+pid_file = Path(directory, "pid")
+def pass_on(signum):
+    os.kill(int(pid_file.read_text()), signum)
+ended = run_in_foreground(
+    argv, {"PATH": os.environ["PATH"], "DIRECTORY": directory}, stdin=Path(stdin) if stdin else None,
+    streams=Path(directory, "greenroom-exec-1"), pass_on=pass_on,
+)
+Path(directory, "ended").write_text(json.dumps([ended.code, ended.has_left_something]))
+"""
+
+
+def shell(directory, script, *, stdin=""):
+    """The argv of a process that runs a shell in its foreground, which has written its pid into a file."""
+    return [
+        sys.executable,
+        "-c",
+        DRIVER,
+        str(directory),
+        stdin,
+        "/bin/sh",
+        "-c",
+        f'echo $$ >"$DIRECTORY/pid"; {script}',
+    ]
+
+
+def ran(directory, script, *, given=b"", stdin=""):
+    """Run it to its end: its exit code and whether it left something; stdout and stderr."""
+    argv = shell(directory, script, stdin=stdin)
+    done = subprocess.run(argv, input=given, capture_output=True, cwd=ROOT, timeout=BOUND_S, check=False)
+    assert done.returncode == 0, done.stderr
+    code, left = json.loads((directory / "ended").read_text())
+    assert not list(directory.glob("greenroom-exec-*"))
+    return code, left, done.stdout, done.stderr
+
+
+@contextmanager
+def running(directory, script, **streams):
+    """One that has begun: its first line is `begun`."""
+    process = subprocess.Popen(shell(directory, f"echo begun; {script}"), cwd=ROOT, stdout=subprocess.PIPE, **streams)
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"begun\n"
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_streams_and_the_exit_code_are_passed_on(tmp_path):
+    assert ran(tmp_path, "cat; echo err >&2; exit 7", given=b"in\n\0\xff") == (7, False, b"in\n\0\xff", b"err\n")
+
+
+def test_much_is_passed_on_both_ways_at_once(tmp_path):
+    much = os.urandom(1 << 20) * 4
+    assert ran(tmp_path, "cat", given=much) == (0, False, much, b"")
+
+
+def test_the_end_of_our_input_is_the_end_of_its_and_who_reads_none_is_not_waited_for(tmp_path):
+    assert ran(tmp_path, "wc -c", given=b"12345")[2].strip() == b"5"
+    assert ran(tmp_path, "exec true", given=b"x" * (1 << 20))[:2] == (0, False)
+
+
+def test_a_file_can_be_its_input(tmp_path):
+    (tmp_path / "given").write_bytes(b"from a file")
+    assert ran(tmp_path, "cat", given=b"ours", stdin=str(tmp_path / "given")) == (0, False, b"from a file", b"")
+
+
+def test_a_death_by_signal_is_128_and_its_number(tmp_path):
+    assert ran(tmp_path, "kill -KILL $$")[0] == 128 + signal.SIGKILL
+
+
+def test_what_it_leaves_running_is_told_and_not_waited_for(tmp_path):
+    script = 'sleep 1000 & echo $! >"$DIRECTORY/left"; echo out'
+    try:
+        assert ran(tmp_path, script) == (0, True, b"out\n", b"")
+    finally:
+        os.kill(int((tmp_path / "left").read_text()), signal.SIGKILL)
+
+
+@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1])
+def test_signals_are_passed_on_and_end_us_only_with_it(tmp_path, signum):
+    script = f'trap "echo heard; exit 5" {signum.name[3:]}; while :; do sleep 0.05; done'
+    with running(tmp_path, script) as process:
+        process.send_signal(signum)
+        out, _err = process.communicate(timeout=BOUND_S)
+    assert (out, json.loads((tmp_path / "ended").read_text())) == (b"heard\n", [5, False])
+
+
+def test_when_nobody_reads_our_output_nobody_reads_its(tmp_path):
+    with running(tmp_path, 'trap "" PIPE; while echo more 2>/dev/null; do :; done; exit 3') as process:
+        assert process.stdout is not None
+        process.stdout.close()
+        process.wait(timeout=BOUND_S)
+        process.stdout = None
+    assert json.loads((tmp_path / "ended").read_text())[0] == 3
+
+
+def test_a_command_that_cannot_be_run_and_streams_that_cannot_be_made_are_errors(tmp_path):
+    for directory, program in ((tmp_path, "/nowhere/program"), (tmp_path / "absent", "/bin/true")):
+        argv = [sys.executable, "-c", DRIVER, str(directory), "", program]
+        done = subprocess.run(argv, capture_output=True, cwd=ROOT, timeout=BOUND_S, check=False)
+        assert b"FileNotFoundError" in done.stderr
+        assert not list(tmp_path.glob("greenroom-exec-*"))
+
+
+@pytest.mark.anyio
+async def test_who_has_a_stream_of_a_clients_command_open_is_seen(ports, tmp_path):
+    path = tmp_path / f"{CLIENT_STREAM}1.stdout"
+    os.mkfifo(path)
+    reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    path.unlink()
+    try:
+        stat = procfs.read_stat(os.getpid())
+        assert stat is not None
+        ourselves = ProcessIdentity(pid=os.getpid(), start_ticks=stat.start_ticks)
+        assert await ports.processes.holds_output(ourselves)
+    finally:
+        os.close(reader)
+    assert not await ports.processes.holds_output(ourselves)
