@@ -26,7 +26,7 @@ sweep: setup ## let every call of a life fail, hang, lie or be cut in the middle
 	@.venv/bin/python -m sim.cli.sweep $(SWEEP_ARGS)
 
 campaign: setup ## the whole contract of runsc and 200 random lives on the fake and the real one, and the long walks
-	@.venv/bin/pytest -m campaign $(PYTEST_ARGS)
+	@.venv/bin/pytest -m campaign -o faulthandler_timeout=3600 $(PYTEST_ARGS)
 
 soak: setup ## 200 rounds of suspend and resume of one actor in real gVisor: nothing may grow
 	@.venv/bin/pytest -m campaign -o faulthandler_timeout=3600 tests/real/test_drift.py $(PYTEST_ARGS)

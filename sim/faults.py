@@ -113,7 +113,9 @@ class Fail:
 
 @attrs.frozen
 class Hang:
-    """The call does not begin before it is released. A command then runs into its deadline; a file cannot be cancelled.
+    """The call does not begin before it is released.
+
+    A command then runs into its deadline; a file cannot be cancelled, but for a few looks.
 
     Attributes:
         for_s: is released by itself after so long; None is only by `Planted.release`.

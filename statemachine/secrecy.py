@@ -41,7 +41,7 @@ _TOKENS: Final = tuple(
         r"""(?P<kept>[?&]sig=)[^\s"'&]+""",
         # what has a form of its own
         r"(?P<kept>)\b(?:AKIA|ASIA)[0-9A-Z]{16}\b",
-        r"(?P<kept>)\beyJ[a-z0-9_-]{8,}\.[a-z0-9_-]{4,}\.[a-z0-9_-]{4,}",
+        r"(?P<kept>)(?<![a-z0-9_-])eyJ[a-z0-9_-]{8,}\.[a-z0-9_-]{4,}\.[a-z0-9_-]{4,}",
         r"(?P<kept>)\b(?:gh[opsu]_|github_pat_|glpat-|hf_|nvapi-|xox[abp]-)[a-z0-9_-]{16,}",
         r"(?P<kept>-----BEGIN [A-Z ]{0,20}PRIVATE KEY-----)(?:(?!-----)[\s\S])+",
     )

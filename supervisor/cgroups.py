@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import structlog
 
+from actors.bundle.activation_tree import enter_path
 from actors.cgroups import activation_in
 from actors.ports import CgroupsUnavailableError
 from actors.steps.leaf import EMPTY_S
@@ -72,6 +73,7 @@ class WorkerCgroups:
         be removed is told, and costs nobody anything but the room.
         """
         if self.delegation is None:
+            await self._tell_out_of_reach(ports, sandboxes)
             return
         try:
             names = await ports.cgroups.names()
@@ -85,6 +87,18 @@ class WorkerCgroups:
                     await ports.cgroups.remove(name, deadline_s=EMPTY_S)
                 except (TimeoutError, OSError) as error:
                     _tell(name, error)
+
+    async def _tell_out_of_reach(self, ports: Ports, sandboxes: Path) -> None:
+        """Tell what stays: what an earlier life began in a cgroup is taken over by one that has none to remove it."""
+        try:
+            for activation in await ports.files.list_directory(sandboxes):
+                if await ports.files.stat(enter_path(sandboxes / activation)) is not None:
+                    message = f"its cgroup stays when it ends, as this worker has none of its own: {self.message}"
+                    _log.warning("unswept", subject=activation, reason=str(Reason.CGROUP_UNAVAILABLE), message=message)
+        except FileNotFoundError:
+            return  # nothing was ever begun here
+        except OSError as error:
+            _tell(str(sandboxes), error)
 
 
 NO_CGROUPS = WorkerCgroups(message="none are wanted")

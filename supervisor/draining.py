@@ -30,7 +30,7 @@ from supervisor.recovering import kill_at_once
 from supervisor.shutdown import Phase
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
     from actors.ports import Ports
     from supervisor.life import Life
@@ -53,7 +53,7 @@ class Drained:
     """What came of a drain.
 
     Attributes:
-        found: the actors that had not ended before.
+        found: the actors that had not ended before the signal.
         late: those that were stopped because the time for suspends was over.
         killed: those that did not end by that, or by what had ended them before.
     """
@@ -63,15 +63,36 @@ class Drained:
     killed: tuple[str, ...]
 
 
-async def drain(ports: Ports, worker: Worker) -> Drained:
-    """Bring every actor to rest and every snapshot into its store, or leave it when the time is over."""
+@attrs.define
+class Present:
+    """The actors that had not ended when the end was asked for: who ends between that and the drain is told of, too."""
+
+    _worker: Worker
+    uids: frozenset[str] = attrs.field(default=frozenset(), init=False)
+
+    def note(self) -> None:
+        """Note those that are there now; at the signal, and again at the drain: a recovery goes on between them."""
+        self.uids |= {life.uid for life in self._worker.lives if life.actor.state not in FINAL}
+
+
+async def drain(
+    ports: Ports, worker: Worker, present: Present, commands_end: Callable[[str], Awaitable[None]]
+) -> Drained:
+    """Bring every actor to rest and every snapshot into its store, or leave it when the time is over.
+
+    Args:
+        ports: all of them.
+        worker: it; nothing is begun on it any more.
+        present: who was there at the signal.
+        commands_end: waits until no command of a client is executed inside an actor any more.
+    """
     lives, shutdown = worker.lives, worker.shutdown
-    found = frozenset(life.uid for life in lives if life.actor.state not in FINAL)
+    present.note()
     late: tuple[str, ...] = ()
     killed: tuple[str, ...] = ()
     with shutdown.until(Phase.SAVING) as saving:
         turns = anyio.Semaphore(SUSPENDS_MAX)
-        await together(*(partial(_suspend_or_stop, worker, life, turns) for life in lives))
+        await together(*(partial(_suspend_or_stop, worker, life, commands_end, turns) for life in lives))
     if saving.cancelled_caught:
         late = tuple(life.uid for life in lives if life.actor.state not in INACTIVE | ENDING)
         _log.warning("stopping", left=late, reason=str(Reason.STEP_DEADLINE_EXCEEDED))
@@ -88,24 +109,32 @@ async def drain(ports: Ports, worker: Worker) -> Drained:
         # A pod that goes takes its disk with it: what is not in its store by then may be lost.
         await worker.uploads.finish()
     _tell_rest(worker, lives)
-    return Drained(found=found, late=late, killed=killed)
+    return Drained(found=present.uids, late=late, killed=killed)
 
 
-async def _suspend_or_stop(worker: Worker, life: Life, turns: anyio.Semaphore) -> None:
+async def _suspend_or_stop(
+    worker: Worker, life: Life, commands_end: Callable[[str], Awaitable[None]], turns: anyio.Semaphore
+) -> None:
     on_drain = worker.settings.on_drain
     if on_drain is not OnDrain.SUSPEND or life.actor.state is not State.RUNNING:
         await life.drain(on_drain)
         return
-    async with _turn(turns, life):
+    async with _turn(turns, life, commands_end):
         await life.drain(on_drain)
 
 
 @asynccontextmanager
-async def _turn(turns: anyio.Semaphore, life: Life) -> AsyncIterator[None]:
-    """Wait for a turn for as long as the actor runs; whatever else it comes to needs none, and may be a start."""
+async def _turn(
+    turns: anyio.Semaphore, life: Life, commands_end: Callable[[str], Awaitable[None]]
+) -> AsyncIterator[None]:
+    """Wait for a turn for as long as the actor runs; whatever else it comes to needs none, and may be a start.
+
+    Whoever has a command inside, beside which a suspend would be refused, keeps no turn from another one meanwhile.
+    """
     has_turn = False
     async with anyio.create_task_group() as waiting:
         waiting.start_soon(_cancel_when_it_does_not_run, life, waiting.cancel_scope)
+        await commands_end(life.uid)
         await turns.acquire()
         has_turn = True
         waiting.cancel_scope.cancel()

@@ -20,16 +20,12 @@ from statemachine.problem import Problem, ProblemError, Step
 from statemachine.reasons import Reason
 from statemachine.states import State
 from supervisor import control
-from supervisor.shutdown import Phase
 
 if TYPE_CHECKING:
-    from supervisor.shutdown import Shutdown
     from supervisor.step_runner import Performer
     from supervisor.worker import Worker
 
 ARGUMENTS_MAX: Final = 4096
-END_S: Final = 15.0
-"""How long a worker that shuts down waits for the commands' end before it begins with suspends."""
 
 
 @attrs.define
@@ -38,7 +34,6 @@ class Executions:
 
     _stages: WeakValueDictionary[str, Stage] = attrs.field(factory=WeakValueDictionary, init=False)
     _ending: anyio.Event = attrs.field(factory=anyio.Event, init=False)
-    _count: int = attrs.field(default=0, init=False)
     _changed: anyio.Event = attrs.field(factory=anyio.Event, init=False)
 
     def performer(self, stage: Stage) -> Performer:
@@ -46,12 +41,14 @@ class Executions:
         self._stages[stage.assignment.uid] = stage
         return Steps(stage)
 
-    async def end(self, shutdown: Shutdown) -> None:
-        """End all of them, and let none begin: a suspend would be refused beside them."""
+    def end(self) -> None:
+        """Let all of them end, and none begin; nobody waits here for one that hangs."""
         self._ending.set()
-        with anyio.move_on_after(END_S), shutdown.until(Phase.SAVING):
-            while self._count:
-                await self._changed.wait()
+
+    async def ended(self, uid: str) -> None:
+        """Wait until none of one actor is left: its suspend would be refused beside them."""
+        while (stage := self._stages.get(uid)) is not None and stage.executions:
+            await self._changed.wait()
 
     def operations(self, worker: Worker) -> dict[str, control.Operation]:
         """What the control socket can do with them."""
@@ -64,14 +61,14 @@ class Executions:
                 raise ProblemError(_not_running(life.uid, life.actor.state))
             # Nothing waits between this look and the count in `executing`: no suspend can come in between.
             stack = AsyncExitStack()
-            execution = await stack.enter_async_context(executing(self._stages[life.uid], name, command))
-            self._count += 1
+            execution = await stack.enter_async_context(
+                executing(self._stages[life.uid], name, command, worker.shutdown.at_last)
+            )
 
             async def ended() -> None:
                 try:
                     await stack.aclose()
                 finally:
-                    self._count -= 1
                     self._changed.set()
                     self._changed = anyio.Event()
 

@@ -128,6 +128,7 @@ class WorkerGpus:
         self.places = places
         self.pool = Pool()
         self._files, self._watch, self._keeper = files, watch, keeper
+        watch.xids.holder_of = lambda gpu: self.pool.holder_of(gpu)  # noqa: PLW0108 - of the pool as it is then
         self._known: Inventory | None = None
         self._looked: tuple[float, Seen] | None = None
         self._warned: tuple[str, ...] = ()
@@ -282,12 +283,11 @@ class WorkerGpus:
                     await tell(uid, _lost(uid, loss))
 
     async def _tell_xids(self, tell: Callable[[str, Problem, int], Awaitable[None]]) -> None:
-        """Tell the holder of a GPU of its XIDs; one that loses the GPU is told as its loss."""
+        """Tell who held a GPU of its XIDs, whoever holds it now; one that loses the GPU is told as its loss."""
         while True:
-            for gpu, xid, count in await self._watch.xids.untold():
-                holder = self.pool.holders.get(gpu)
-                if holder is not None and class_of(xid).policy is not XidPolicy.LOSE:
-                    await tell(holder.uid, self._reported(gpu, xid), count)
+            for uid, gpu, xid, count in await self._watch.xids.untold():
+                if class_of(xid).policy is not XidPolicy.LOSE:
+                    await tell(uid, self._reported(gpu, xid), count)
             await anyio.sleep(XIDS_AGAIN_S)
 
     def _reported(self, uuid: str, xid: int) -> Problem:

@@ -44,6 +44,12 @@ def _ignore(_fact: XidFact) -> None:
     """Nobody wants to know."""
 
 
+def _telling(view: View) -> set[str]:
+    """The GPUs that are there and answer."""
+    inventory = view.inventory.gpus if isinstance(view, NvmlAnswers) else ()
+    return {gpu.uuid for gpu in inventory if gpu.lost is None}
+
+
 class GpuWatch:
     """NVML's word, as it comes.
 
@@ -160,7 +166,8 @@ class GpuWatch:
 
     def _take(self, fact: Fact) -> None:
         if isinstance(fact, MemoryFact):
-            self.used_bytes[fact.gpu] = fact.used_bytes  # changes all the time, and is news to nobody
+            if fact.gpu in _telling(self._view):  # as many as there are GPUs, whatever a monitor says
+                self.used_bytes[fact.gpu] = fact.used_bytes  # changes all the time, and is news to nobody
             return
         if isinstance(fact, XidFact):
             self._tell_xid(fact)
@@ -195,9 +202,8 @@ class GpuWatch:
 
     def _forget_memory(self, view: View) -> None:
         """Of a GPU that tells nothing any more."""
-        inventory = view.inventory.gpus if isinstance(view, NvmlAnswers) else ()
-        told = {gpu.uuid for gpu in inventory if gpu.lost is None}
-        self.used_bytes = {uuid: used for uuid, used in self.used_bytes.items() if uuid in told}
+        telling = _telling(view)
+        self.used_bytes = {uuid: used for uuid, used in self.used_bytes.items() if uuid in telling}
 
     def _end_of_one(self, why: str) -> None:
         # A monitor that said why NVML fails and then ended did so for another one to try: that is still why.

@@ -31,7 +31,7 @@ HEAD_LIMIT_BYTES: Final = 8 << 10
 HEAD_TIMEOUT_S: Final = 10.0
 """From the first byte of a head to its end."""
 ANSWER_TIMEOUT_S: Final = 10.0
-"""A client that does not take its answer by then is closed."""
+"""So long an answer may take to be made, and then a client to take it, or it is closed."""
 IDLE_TIMEOUT_S: Final = 75.0
 """Between two requests: who scrapes every minute keeps its connection."""
 REQUESTS_MAX: Final = 1000
@@ -154,6 +154,7 @@ class HttpServer:
         except h11.RemoteProtocolError as error:
             await self._send(client, _refusal(_status_of(error)), body=True, keep=False)
             return False
+        client.within(ANSWER_TIMEOUT_S)  # what is left of the head's time is not the page's
         answer = await self._answer(request)
         await self._send(client, answer, body=request.method != b"HEAD", keep=not (has_body or is_last))
         if client.parser.our_state is not h11.DONE or client.parser.their_state is not h11.DONE:

@@ -48,8 +48,8 @@ class Part:
     is_last: bool
 
 
-def labels_of(assignment: WorkerAssignment, container: str) -> dict[str, str]:
-    """Whose line it is. What an actor has no name for is left out."""
+def labels_of(assignment: WorkerAssignment, container: str) -> str:
+    """Whose line it is, as `label_members`. What an actor has no name for is left out."""
     found = {
         "ate.dev/actor_atespace": assignment.namespace,
         "ate.dev/actor_name": assignment.name,
@@ -57,10 +57,15 @@ def labels_of(assignment: WorkerAssignment, container: str) -> dict[str, str]:
         "ate.dev/actor_generation": str(assignment.generation),
         "ate.dev/container_name": container,
     }
-    return {key: value for key, value in found.items() if value}
+    return label_members({key: value for key, value in found.items() if value})
 
 
-def labelled(line: bytes, labels: Mapping[str, str], *, at: str) -> bytes:
+def label_members(labels: Mapping[str, str]) -> str:
+    """Labels, of which there is one at least, as members of a JSON object: made once for many lines."""
+    return _text(labels)[1:-1]
+
+
+def labelled(line: bytes, labels: str, *, at: str) -> bytes:
     """One line of a container, without its end, as one of ours, with its end. `at` is when it was read, RFC 3339."""
     try:
         kept = _kept(line.decode("utf-8"), labels)
@@ -69,18 +74,18 @@ def labelled(line: bytes, labels: Mapping[str, str], *, at: str) -> bytes:
     return _line(kept) if kept is not None else _wrapped(line, labels, at=at)
 
 
-def labelled_part(piece: bytes, labels: Mapping[str, str], *, at: str, part: Part) -> bytes:
+def labelled_part(piece: bytes, labels: str, *, at: str, part: Part) -> bytes:
     """A part of a line that is too long to be one."""
     return _wrapped(piece, labels, at=at, part=part)
 
 
-def dropped(count_bytes: int, labels: Mapping[str, str], *, at: str) -> bytes:
+def dropped(count_bytes: int, labels: str, *, at: str) -> bytes:
     """What stands in the place of output that was gone before it could be told."""
     message = f"{count_bytes} bytes of this container's output were dropped: it wrote them faster than they were taken"
     return _line(_object({"time": at, "message": message, "dropped_bytes": count_bytes}, labels))
 
 
-def _kept(text: str, labels: Mapping[str, str]) -> str | None:
+def _kept(text: str, labels: str) -> str | None:
     """A JSON object with our labels; None when what it has for labels is no object.
 
     Raises:
@@ -100,8 +105,7 @@ def _kept(text: str, labels: Mapping[str, str]) -> str | None:
         elif not _is_ours(key):
             members.append(f"{raw_key}:{raw_value}")
     # Ours come last: whoever reads a key twice keeps the last one.
-    ours = [f"{_text(key)}:{_text(value)}" for key, value in labels.items()]
-    return "{" + ",".join([*members, f'"{LABELS}":{{{",".join([*theirs, *ours])}}}']) + "}"
+    return "{" + ",".join([*members, f'"{LABELS}":{{{",".join([*theirs, labels])}}}']) + "}"
 
 
 def _members(text: str) -> Iterator[tuple[str, str, str]]:
@@ -145,6 +149,7 @@ def _no_number(word: str) -> NoReturn:
     raise ValueError(f"{word} is no JSON")
 
 
+_ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 # Numbers are not read: none is too large, and each stays as it was written.
 _DECODER: Final = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=_no_number)
 
@@ -153,19 +158,19 @@ def _is_ours(key: str) -> bool:
     return key.casefold().startswith(OURS)
 
 
-def _wrapped(line: bytes, labels: Mapping[str, str], *, at: str, part: Part | None = None) -> bytes:
+def _wrapped(line: bytes, labels: str, *, at: str, part: Part | None = None) -> bytes:
     content: dict[str, Any] = {"time": at, "message": line.decode("utf-8", "backslashreplace")}
     if part is not None:
         content |= {"part": part.number, "more": not part.is_last}
     return _line(_object(content, labels))
 
 
-def _object(content: Mapping[str, Any], labels: Mapping[str, str]) -> str:
-    return json.dumps({**content, LABELS: dict(labels)}, ensure_ascii=False, separators=(",", ":"))
+def _object(content: Mapping[str, Any], labels: str) -> str:
+    return f'{_text(content)[:-1]},"{LABELS}":{{{labels}}}}}'
 
 
-def _text(value: str) -> str:
-    return json.dumps(value, ensure_ascii=False)
+def _text(content: Mapping[str, Any]) -> str:
+    return _ENCODER.encode(content)
 
 
 def _line(text: str) -> bytes:

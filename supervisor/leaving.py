@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Callable
+from contextlib import AbstractContextManager, asynccontextmanager, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
+import anyio
 import attrs
 import structlog
 
@@ -14,7 +17,7 @@ from supervisor.left import left_by
 from supervisor.recovering import end_leftovers
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator
 
     from actors.layout import StateDir
     from actors.ports import Files, Ports
@@ -25,6 +28,8 @@ if TYPE_CHECKING:
 
 LEFTOVERS_S: Final = 30.0
 """How long the end of what is left may take; after a drain less, see `Shutdown.at_last`."""
+_Last = Callable[[], AbstractContextManager[anyio.CancelScope]]
+"""Bounds one part of the end by what is left for all of them."""
 
 _log = structlog.get_logger("greenroom.run")
 
@@ -69,18 +74,35 @@ async def leaving_nothing(
 async def _leave(
     ports: Ports, state_dir: StateDir, shutdown: Shutdown, leaving: Leaving, tell: Callable[[Left], None]
 ) -> None:
+    # All parts have these seconds together: what a pod has beyond the deadline is known, whichever of them hang.
+    last = partial(shutdown.at_last, LEFTOVERS_S, began_at=anyio.current_time())
+    worker = leaving.worker
+    unseen: tuple[str, ...] = ()
     try:
-        await _end_what_is_left(ports, state_dir, shutdown)
+        if worker is not None:
+            with last():
+                unseen = await _not_recovered(ports.files, state_dir, worker)
+        try:
+            await _end_what_is_left(ports, state_dir, last)
+        finally:
+            if worker is not None:
+                await _sweep(ports, state_dir, worker, last)
     finally:
-        if leaving.worker is not None:
-            with shutdown.at_last(LEFTOVERS_S), suppress(OSError):
-                await leaving.worker.cgroups.sweep(ports, state_dir.sandboxes)
-            with shutdown.at_last(LEFTOVERS_S):
-                unseen = await _not_recovered(ports.files, state_dir, leaving.worker)
-                leaving.left = left_by(leaving.worker, leaving.drained, unseen)
-                shutdown.is_over = True
-                _say(leaving.left)
-                tell(leaving.left)
+        # Nothing is awaited from here on: what became of all is told for certain.
+        if worker is not None:
+            leaving.left = left_by(worker, leaving.drained, unseen)
+            shutdown.is_over = True
+            _say(leaving.left)
+            tell(leaving.left)
+
+
+async def _sweep(ports: Ports, state_dir: StateDir, worker: Worker, last: _Last) -> None:
+    """The next start sweeps as well: whatever happens here costs nothing but room."""
+    try:
+        with last():
+            await worker.cgroups.sweep(ports, state_dir.sandboxes)
+    except Exception:  # noqa: BLE001 - a fault of ours hides not what became of the actors
+        _log.exception("fault", reason=str(Reason.INTERNAL))
 
 
 def _say(left: Left) -> None:
@@ -95,9 +117,9 @@ def _say(left: Left) -> None:
     (log.error if left.problems else log.info)("left")
 
 
-async def _end_what_is_left(ports: Ports, state_dir: StateDir, shutdown: Shutdown) -> None:
+async def _end_what_is_left(ports: Ports, state_dir: StateDir, last: _Last) -> None:
     try:
-        with shutdown.at_last(LEFTOVERS_S) as patience:
+        with last() as patience:
             await end_leftovers(ports, state_dir)
     except ProblemError as error:
         _log.error("leftovers", reason=str(error.problem.reason), message=error.problem.message)

@@ -8,6 +8,7 @@ and stops no actor. What was cut off meanwhile is counted in a line of its own.
 
 from __future__ import annotations
 
+import math
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -32,6 +33,9 @@ if TYPE_CHECKING:
 
 PACE_S: Final = 0.1
 """How long is rested after a look: a container that writes without end costs ten of them a second, not thousands."""
+REST_S: Final = 1.0
+"""How long what cannot be cut or looked at is left alone at first; doubled each time, until it can."""
+REST_S_MAX: Final = 60.0
 
 _log = structlog.get_logger("greenroom.logs")
 
@@ -138,31 +142,68 @@ class LogKeeper:
         Raises:
             OSError: they cannot be looked at.
         """
+        containers = kept.containers  # another assignment may come meanwhile
         # Before they are bounded: what is written in between is another size at the next look.
-        kept.sizes = {log_name(name): await self._logs.size(kept.uid, name) for name in kept.containers}
-        for name in kept.containers:
-            await self._bound(kept, name)
+        kept.sizes = {log_name(name): await self._logs.size(kept.uid, name) for name in containers}
+        for name in containers:
+            rest = kept.rests.setdefault(name, Rest())
+            if not rest.is_over(anyio.current_time()):
+                continue
+            if await self._bound(kept, name):
+                rest.end()
+            else:
+                rest.begin(anyio.current_time())
 
-    async def _bound(self, kept: _Kept, name: str) -> None:
+    async def _bound(self, kept: _Kept, name: str) -> bool:
+        """Keep a log within bounds; returns whether that could be done."""
         container_log = _log.bind(actor=kept.uid, container=name, generation=kept.generation)
         try:
             cut = await self._logs.bound(kept.uid, name, self._log_files)
         except OSError as error:
             message = f"the log of {name} cannot be cut: {error.strerror or error}"
             container_log.error("unwritten", reason=str(Reason.STATE_UNWRITABLE), message=message)
-            return
-        if cut is not None and cut.may_have_lost:
+            return False
+        if cut is None:
+            return True
+        # The size that a cut leaves, and not the one before: else a log that grows back to just that seems unchanged.
+        kept.sizes[log_name(name)] -= cut.cut_bytes
+        if cut.may_have_lost:
             warning = "this file system cannot cut a file at its beginning: what was written at that moment may be lost"
             container_log.warning("log_cut", warning=warning)
+        return True
+
+
+class Rest:
+    """How long something that has failed is left alone: `length_s` until `end_s` of the loop's clock."""
+
+    def __init__(self) -> None:
+        self.length_s, self.end_s = 0.0, -math.inf
+
+    def is_over(self, now_s: float) -> bool:
+        """Whether it may be tried."""
+        return now_s >= self.end_s
+
+    def begin(self, now_s: float) -> None:
+        """It has failed, once more."""
+        self.length_s = min(max(REST_S, 2 * self.length_s), REST_S_MAX)
+        self.end_s = now_s + self.length_s
+
+    def end(self) -> None:
+        """It has not failed, or it is the last time that it can be tried."""
+        self.length_s, self.end_s = 0.0, -math.inf
 
 
 class _Kept:
-    """The logs of one actor. `sizes` are those of its files when they were last looked at."""
+    """The logs of one actor. `sizes` are those of its files when they were last looked at or cut.
+
+    `rests` are those of containers' logs that cannot be cut.
+    """
 
     def __init__(self, keeper: LogKeeper, assignment: WorkerAssignment) -> None:
         self.uid, self.generation = assignment.uid, assignment.generation
         self.containers = tuple(each.name for each in assignment.containers)
         self.sizes = {log_name(name): 0 for name in self.containers}
+        self.rests = dict[str, Rest]()
         self.grown = anyio.Event()
         self.runs = False
         self._is_live = False
@@ -192,6 +233,7 @@ class _Kept:
                     await self._tell()
                     group.cancel_scope.cancel()
                 # What it wrote last came after the last look, and nobody looks when it is over.
+                self.rests.clear()
                 await self._safely(self._keeper.bound)
                 if not self._is_live:  # else it came to live again while its last lines were taken
                     return
@@ -207,21 +249,28 @@ class _Kept:
             await self._relay.begin()
 
     async def _keep(self) -> None:
+        rest = Rest()
         while True:
             if not self._is_live:
                 await self.grown.wait()
                 continue
             with anyio.CancelScope() as self._looking:
-                await self._safely(self._keeper.look)
+                if await self._safely(self._keeper.look):
+                    rest.end()
+                else:
+                    rest.begin(anyio.current_time())
             self._announce()
-            await anyio.sleep(PACE_S)
+            await anyio.sleep(max(PACE_S, rest.length_s))
 
-    async def _safely(self, look: Callable[[_Kept], Awaitable[None]]) -> None:
+    async def _safely(self, look: Callable[[_Kept], Awaitable[None]]) -> bool:
+        """Look; returns whether that could be done."""
         try:
             await look(self)
         except OSError as error:
             message = f"its logs cannot be looked at: {error.strerror or error}"
             self._log.error("unreadable", reason=str(Reason.UNREADABLE_FILE), message=message)
+            return False
+        return True
 
     async def _tell(self) -> None:
         while True:

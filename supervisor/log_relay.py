@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 PIECE_BYTES: Final = 1 << 16
 """What is read at once; that much of all logs together is in memory."""
+LINES_MAX: Final = 500
+"""So many lines are told at once, however short they are: the loop stands still meanwhile."""
 LINE_BYTES_MAX: Final = 1 << 18
 """A line that is longer is told in parts."""
 
@@ -116,8 +118,8 @@ class LogRelay:
 
 
 def _lines(piece: Piece, *, to_the_end: bool) -> Iterator[tuple[bytes, int, bool]]:
-    """The lines of a piece: each without its end, how many bytes it takes, and whether it is a line's last part."""
-    *whole, rest = piece.data.split(b"\n")
+    """The first lines of a piece: each without its end, how many bytes it takes, whether it is a line's last part."""
+    *whole, rest = piece.data.split(b"\n", LINES_MAX)  # behind the last of so many, the rest is more than a line
     for line in whole:
         yield line, len(line) + 1, True
     if whole or not rest:

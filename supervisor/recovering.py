@@ -62,11 +62,15 @@ _TEMPORARY: Final = re.compile(r"\..+\.[0-9a-f]{16}\.tmp")
 _log = structlog.get_logger("greenroom.recover")
 
 
-async def recover(ports: Ports, state_dir: StateDir, worker: Worker, found: Survey) -> None:
+async def recover(ports: Ports, state_dir: StateDir, worker: Worker, found: Survey) -> bool:
     """Bring the worker to where it can take on work. One that drains meanwhile leaves the rest to its next start.
 
     What lives is taken over all the same, so that the drain does with it what it does with every actor.
+
+    Returns:
+        Whether it has looked at every actor.
     """
+    has_seen_all = True
     await _end(ports, state_dir, found.dead)
     for directory in (state_dir.root, state_dir.refused):
         await _sweep(ports, directory)
@@ -81,13 +85,16 @@ async def recover(ports: Ports, state_dir: StateDir, worker: Worker, found: Surv
         for uid in filter(found.alive.__contains__, uids):
             group.start_soon(take_over, uid)
         for uid in uids:
+            if uid in found.alive:
+                continue
             if worker.draining:
+                has_seen_all = False
                 break
-            if uid not in found.alive:
-                await _recover_safely(ports, state_dir, worker, uid, ())
+            await _recover_safely(ports, state_dir, worker, uid, ())
     for uid in found.alive.keys() - set(uids):
         await _end_survivors(ports, state_dir, worker, found.alive[uid])
     await worker.cgroups.sweep(ports, state_dir.sandboxes)
+    return has_seen_all
 
 
 async def _recover_safely(

@@ -25,7 +25,7 @@ from supervisor.asked_by_signal import REQUESTS, answer_signals
 from supervisor.cgroups import take_in_hand
 from supervisor.control import ControlServer
 from supervisor.directory_intake import DirectoryIntake
-from supervisor.draining import drain
+from supervisor.draining import Present, drain
 from supervisor.gpu_desk import desk_of
 from supervisor.health import CONTROL, INTAKE, Health
 from supervisor.host.background import open_background
@@ -114,6 +114,8 @@ async def run_worker(
                 observer=looking_on.beside(metrics.counts),
                 cgroups=cgroups,
             )
+            present = Present(worker)
+            shutdown.when_asked = present.note
             looking_on.look_on(worker)
             reloading = Reloading(ports.files, worker, source)
             scope.start_soon(answer_signals, requests, worker, reloading, name="requests")
@@ -123,8 +125,8 @@ async def run_worker(
             recovered.set()
             if not worker.draining:
                 await _work(ports, worker, health, reloading, looking_on=looking_on, scope=scope)
-            await looking_on.executions.end(worker.shutdown)
-            leaving.drained = await drain(ports, worker)
+            looking_on.executions.end()
+            leaving.drained = await drain(ports, worker, present, looking_on.executions.ended)
             await looking_on.finish()
             scope.cancel_scope.cancel()
     if leaving.left is not None and leaving.left.problems:
@@ -166,9 +168,8 @@ async def _tell_loss(worker: Worker, recovered: anyio.Event, uid: str, event: Gp
 
 async def _recover(ports: Ports, worker: Worker, found: Survey) -> None:
     """Take over what an earlier life left. Who asks for the end meanwhile waits for what lives, not for all actors."""
-    with worker.shutdown.until(Phase.SAVING) as patience:
-        await recover(ports, worker.state_dir, worker, found)
-    worker.has_recovered = not (patience.cancelled_caught or worker.draining)
+    with worker.shutdown.until(Phase.SAVING):
+        worker.has_recovered = await recover(ports, worker.state_dir, worker, found)
 
 
 async def _work(

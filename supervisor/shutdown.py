@@ -47,11 +47,13 @@ class Shutdown:
 
     Attributes:
         asked: set with the first signal.
+        when_asked: is called with the first signal, before anything comes of it.
         is_over: whether the worker has left: nothing is asked of it any more.
     """
 
     def __init__(self, timeout_s: float) -> None:
         self.asked, self.is_over = anyio.Event(), False
+        self.when_asked: Callable[[], None] = _nothing
         self._timeout_s = timeout_s
         self._times = 0
         self._time_s = timeout_s
@@ -71,6 +73,8 @@ class Shutdown:
         """A signal asks for the end; returns how many seconds are left now, None when it has changed nothing."""
         now = anyio.current_time()
         self._times += 1
+        if self._times == 1:
+            self.when_asked()
         time_s = self._timeout_s if self._times == 1 else HURRIED_S
         if self._times > 2 or now + time_s >= self._deadline_at:  # noqa: PLR2004 - the third one
             return None
@@ -87,9 +91,15 @@ class Shutdown:
             yield scope
 
     @contextmanager
-    def at_last(self, most_s: float) -> Iterator[anyio.CancelScope]:
-        """Give the body, which nobody cancels, up after so long; after the deadline it still has some seconds."""
-        began_at = anyio.current_time()
+    def at_last(self, most_s: float, *, began_at: float | None = None) -> Iterator[anyio.CancelScope]:
+        """Give the body, which nobody cancels, up after so long; after the deadline it still has some seconds.
+
+        Args:
+            most_s: how long that is.
+            began_at: when it began, for what comes in several parts that have these seconds together; None: now.
+        """
+        if began_at is None:
+            began_at = anyio.current_time()
 
         def at() -> float:
             return min(began_at + most_s, max(self._deadline_at, began_at + LAST_S))
@@ -109,3 +119,7 @@ class Shutdown:
                 yield scope
         finally:
             del self._bounded[scope]
+
+
+def _nothing() -> None:
+    """Nobody wants to know that the end was asked for."""

@@ -16,7 +16,7 @@ import attrs
 from actors.gpu.xids import XidPolicy, class_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from actors.gpu.facts import XidFact
 
@@ -27,7 +27,7 @@ AGAIN_S: Final = 60.0
 LINES_MAX: Final = 64
 """Lines of the log in as long a time, about whatever."""
 UNTOLD_MAX: Final = 64
-"""Pairs that may wait until the holders are told."""
+"""Pairs, each of one holder, that may wait until the holders are told."""
 SHOWN_MAX: Final = 16
 """XIDs of one GPU that its status shows, the latest."""
 
@@ -47,16 +47,23 @@ class _Pair:
     logged_at_s: float | None = None
 
 
+def _nobody(_gpu: str) -> str | None:
+    """Nobody holds a GPU."""
+    return None
+
+
 class XidReports:
     """Of one worker.
 
     Attributes:
         counts: how many came, by what is made of them.
+        holder_of: who holds a GPU now; asked when an XID comes, for it may be another one by the time that it is told.
     """
 
     def __init__(self) -> None:
         self._pairs: dict[tuple[str | None, int], _Pair] = {}
-        self._untold: dict[tuple[str, int], int] = {}
+        self._untold: dict[tuple[str, str, int], int] = {}
+        self.holder_of: Callable[[str], str | None] = _nobody
         self._came = anyio.Event()
         self.counts: Counter[XidPolicy] = Counter()
         self._lines = 0
@@ -80,9 +87,10 @@ class XidReports:
         return due
 
     def _keep_untold(self, fact: XidFact) -> None:
-        if fact.gpu is None:
+        holder = None if fact.gpu is None else self.holder_of(fact.gpu)
+        if fact.gpu is None or holder is None:
             return  # it is nobody's
-        key = fact.gpu, fact.xid
+        key = holder, fact.gpu, fact.xid
         if key in self._untold or len(self._untold) < UNTOLD_MAX:
             self._untold[key] = self._untold.get(key, 0) + 1
             self._came.set()
@@ -93,12 +101,12 @@ class XidReports:
         self._lines += 1
         return self._lines <= LINES_MAX
 
-    async def untold(self) -> tuple[tuple[str, int, int], ...]:
-        """Wait until there is something to be told to holders, and take it: GPU, XID, how often."""
+    async def untold(self) -> tuple[tuple[str, str, int, int], ...]:
+        """Wait until there is something to be told to holders, and take it: whom, GPU, XID, how often."""
         await self._came.wait()
         self._came = anyio.Event()
         untold, self._untold = self._untold, {}
-        return tuple((gpu, xid, count) for (gpu, xid), count in untold.items())
+        return tuple((holder, gpu, xid, count) for (holder, gpu, xid), count in untold.items())
 
     def as_json(self, gpu: str) -> list[dict[str, Any]]:
         """What a GPU has reported, for the status."""

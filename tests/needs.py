@@ -4,6 +4,7 @@ Call `need(Tool.RUNSC, Tool.ROOT)` first thing in a test or a fixture.
 """
 
 import enum
+import errno
 import functools
 import os
 import re
@@ -12,6 +13,7 @@ import stat
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final, NoReturn
@@ -81,9 +83,9 @@ def beside_interpreter_or_in_path(name: str) -> str | None:
     return shutil.which(name, path=str(Path(sys.prefix) / "bin")) or shutil.which(name)
 
 
-def _succeeds(*argv: str) -> bool:
+def _succeeds(*argv: str, within_s: float = 20) -> bool:
     try:
-        return subprocess.run(argv, capture_output=True, timeout=20, check=False).returncode == 0
+        return subprocess.run(argv, capture_output=True, timeout=within_s, check=False).returncode == 0
     except (OSError, subprocess.TimeoutExpired):
         return False
 
@@ -129,18 +131,50 @@ def _find_mknod() -> str | None:
     return "permitted"
 
 
+def _find_oci_runtime() -> str | None:
+    """Inside a container runc may be there and not be let to run another one."""
+    busybox = beside_interpreter_or_in_path("busybox")
+    can_run = busybox is not None and _succeeds(str(ROOT / "scripts" / "can-run-oci"), busybox, within_s=90)
+    return shutil.which("runc") if can_run else None
+
+
 def _find_cgroups() -> str | None:
-    """Where cgroup v2 is mounted, beside v1 perhaps, and a cgroup can be made."""
+    """Where cgroup v2 is mounted, beside v1 perhaps, from the root that /proc/PID/cgroup counts from, and is ours."""
     mounts = [line.split() for line in Path("/proc/self/mountinfo").read_text().splitlines()]
-    for mount in (fields[4] for fields in mounts if "cgroup2" in fields[fields.index("-") :]):
-        probe = Path(mount, f"greenroom-probe-{os.getpid()}")
+    found = (each[4] for each in mounts if "cgroup2" in each[each.index("-") :] and each[3] == "/")
+    return next((mount for mount in found if _takes_a_process_in(Path(mount, f"greenroom-probe-{os.getpid()}"))), None)
+
+
+def _takes_a_process_in(cgroup: Path) -> bool:
+    """Whether it can be made, enters a process under its name, and ends what is in it (Linux 5.14)."""
+    try:
+        cgroup.mkdir()
+    except OSError:
+        return False
+    process = subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
+    try:
+        (cgroup / "cgroup.procs").write_text(str(process.pid))
+        place = Path(f"/proc/{process.pid}/cgroup").read_text().splitlines()
+        return f"0::/{cgroup.name}" in place and (cgroup / "cgroup.kill").exists()
+    except OSError:
+        return False
+    finally:
+        process.kill()
+        process.communicate()
+        _remove(cgroup)
+
+
+def _remove(cgroup: Path) -> None:
+    """Who was in it is reaped, but the kernel may need another moment."""
+    for _ in range(500):
         try:
-            probe.mkdir()
-            probe.rmdir()
-        except OSError:
-            continue
-        return mount
-    return None
+            cgroup.rmdir()
+        except OSError as error:
+            if error.errno != errno.EBUSY:
+                return
+            time.sleep(0.01)
+        else:
+            return
 
 
 _PROBES: Final = {
@@ -156,11 +190,11 @@ _PROBES: Final = {
     Tool.COMPILER: _Probe(lambda: shutil.which("cc"), "install a C compiler"),
     Tool.MKNOD: _Probe(_find_mknod, "run the tests as root with CAP_MKNOD"),
     Tool.SETPRIV: _Probe(lambda: shutil.which("setpriv"), "install util-linux"),
-    Tool.OCI_RUNTIME: _Probe(lambda: shutil.which("runc"), "install runc"),
+    Tool.OCI_RUNTIME: _Probe(_find_oci_runtime, "install runc, where `scripts/can-run-oci` ends with 0"),
     Tool.TINI: _Probe(lambda: shutil.which("tini-static"), "install tini"),
     Tool.IMAGE_BUILDER: _Probe(lambda: shutil.which("buildah"), "install buildah"),
     Tool.DEBOOTSTRAP: _Probe(lambda: shutil.which("debootstrap"), "install debootstrap"),
-    Tool.CGROUPS: _Probe(_find_cgroups, "run the tests as root where cgroup v2 is mounted for writing"),
+    Tool.CGROUPS: _Probe(_find_cgroups, "run the tests as root where cgroup v2 (Linux 5.14) is mounted for writing"),
     Tool.PACKAGE_INDEX: _Probe(_find_package_index, "give this machine's pip an index that it can reach"),
 }
 

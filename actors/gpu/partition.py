@@ -138,6 +138,11 @@ class Pool:
             for ordinal, uuid in enumerate(grant.gpus)
         }
 
+    def holder_of(self, uuid: str) -> str | None:
+        """Which actor holds a GPU."""
+        holder = self.holders.get(uuid)
+        return holder.uid if holder is not None else None
+
 
 def admit(pool: Pool, inventory: Inventory, uid: str, claims: Iterable[Claim]) -> Pool:
     """The pool after an actor was admitted with its claims; unchanged when it has that ticket, or claims nothing.

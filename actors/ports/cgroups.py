@@ -85,7 +85,10 @@ class CgroupUsage:
 
 
 class Cgroups(Protocol):
-    """The cgroups of one worker. Nothing else is to be called before `delegate` has succeeded."""
+    """The cgroups of one worker. Nothing else is to be called before `delegate` has succeeded.
+
+    Who is cancelled in `names` or `usage` leaves it behind at once, so that a deadline around them holds.
+    """
 
     async def delegate(self) -> Delegation:
         """Take the worker's own cgroup in hand: move ourselves into a leaf of it, and turn controllers on, one by one.

@@ -90,6 +90,9 @@ class Files(Protocol):
     What means nothing once the machine was booted anew is written for this boot: whoever reads finds it whole, but
     nothing is synced, so that after a power cut it may be there, absent, empty or torn, and its directory with it.
     Nothing that has to last goes below a directory made so.
+
+    Who is cancelled learns it when the operation is done, or undone, however long that takes: the disk may hang. Only
+    `read_from`, `stat` and `free_bytes` are left behind at once, so that a deadline around them holds.
     """
 
     async def read(self, path: Path, *, limit_bytes: int) -> bytes:

@@ -71,6 +71,8 @@ class Sandbox:
     _doubted: set[str] = attrs.field(factory=set, repr=False)
     _trusting: dict[anyio.CancelScope, str] = attrs.field(factory=dict, init=False, repr=False)
     """Who waits for nothing but the end of a container's gofer."""
+    _stopped: dict[str, anyio.Event] = attrs.field(factory=dict, init=False, repr=False)
+    """By container name, what somebody has seen: that it has stopped, by runsc's own word. There is no way back."""
     _cut_off: set[Path] = attrs.field(factory=set, init=False, repr=False)
     """Directories of saves that may still go on inside, because their command was cut off."""
     _writing: anyio.Lock = attrs.field(factory=anyio.Lock, init=False, repr=False)
@@ -131,11 +133,18 @@ class Sandbox:
     async def until_stopped(self, name: str) -> None:
         """Wait until a container has stopped by runsc's own word, looked at ever more rarely.
 
-        For one that lives without its gofer, so that no process of ours need stand beside it.
+        For one that lives without its gofer, so that no process of ours need stand beside it. What one who waits sees,
+        all who wait know: a stop that looks for the first time does not wait for the next look of the watch, nor end a
+        sandbox before the watch has asked it for the exit code.
         """
+        stopped = self._stopped.setdefault(name, anyio.Event())
         pause_s = _LOOK_MIN_S
-        while await self.lives_on(name) is not False:
-            await anyio.sleep(pause_s)
+        while not stopped.is_set():
+            if await self.lives_on(name) is False:
+                stopped.set()
+                return
+            with anyio.move_on_after(pause_s):
+                await stopped.wait()
             pause_s = min(2 * pause_s, _LOOK_MAX_S)
 
     async def _wait_by_command(self, name: str) -> None:

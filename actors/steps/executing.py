@@ -10,7 +10,6 @@ from __future__ import annotations
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
-import anyio
 import attrs
 
 from actors.ports import CLIENT_STREAM
@@ -23,7 +22,8 @@ from statemachine.reasons import Reason
 from .refusals import exited
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping, Sequence
+    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
     from actors.runsc.sandbox import Sandbox
@@ -62,8 +62,16 @@ class Execution:
 
 
 @asynccontextmanager
-async def executing(stage: Stage, name: str, command: Sequence[str]) -> AsyncIterator[Execution]:
+async def executing(
+    stage: Stage, name: str, command: Sequence[str], at_last: Callable[[float], AbstractContextManager[object]]
+) -> AsyncIterator[Execution]:
     """While the body runs a client may execute a command; what is left of it then is killed.
+
+    Args:
+        stage: the actor's.
+        name: of the container.
+        command: what is executed in it.
+        at_last: gives a body that nobody cancels up after so long, or sooner when the worker has not so long left.
 
     Raises:
         ProblemError: SandboxDied, InvalidRequest (no such container), ContainerExited, OperationInProgress (too many).
@@ -76,19 +84,21 @@ async def executing(stage: Stage, name: str, command: Sequence[str]) -> AsyncIte
     try:
         yield execution
     finally:
-        with anyio.CancelScope(shield=True):
-            try:
-                with anyio.move_on_after(FINISH_S):
-                    await _finish(stage, sandbox, name, execution)
-            finally:
-                stage.executions -= 1
+        try:
+            with at_last(FINISH_S):
+                await _finish(stage, sandbox, name, execution)
+        finally:
+            stage.executions -= 1
 
 
 def _require_room(stage: Stage, sandbox: Sandbox, name: str) -> None:
     uid = stage.assignment.uid
     if name not in sandbox.containers:
-        message = f"actor {uid} has no container {name!r}; it has {', '.join(sandbox.containers)}"
-        raise ProblemError(_problem(Reason.INVALID_REQUEST, name, message))
+        names = ", ".join(sandbox.containers)
+        message = f"actor {uid} has no container {name!r}; it has {names}"
+        # `exec UID sh -c 'exit 3'` takes the script for a container's name.
+        hint = f"`greenroom exec {uid} -c NAME -- COMMAND…`, and NAME is one of {names}; `--` before the command."
+        raise ProblemError(attrs.evolve(_problem(Reason.INVALID_REQUEST, name, message), hint=hint))
     if name in stage.exited or (name in stage.told and stage.told[name].is_set()):
         raise ProblemError(attrs.evolve(exited(name, "nothing can be executed in it"), step=Step.SUPERVISE))
     if stage.executions >= EXECUTIONS_MAX:

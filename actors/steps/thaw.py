@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from actors.steps.stage import Stage
 
 ROOM_S: Final = 10.0
-"""How long the removal of a save that has filled the disk may keep the actor frozen."""
+"""How long a disk that may be full may keep the actor frozen; a removal that hangs is waited for all the same."""
 
 
 async def thaw(stage: Stage) -> Thawed:
@@ -48,8 +48,8 @@ async def _make_room(stage: Stage) -> None:
     """
     if stage.freeze is Freeze.NOT_FROZEN or stage.unproven is None:
         return
-    if await is_full(stage.ports.files, stage.unproven):
-        with anyio.move_on_after(ROOM_S):
+    with anyio.move_on_after(ROOM_S):
+        if await is_full(stage.ports.files, stage.unproven):
             await remove_unproven(stage)
 
 

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 _Result = TypeVar("_Result")
 
+LEFT_BEHIND: Final = frozenset({"free_bytes", "read_from", "stat"})
+"""The calls of files that whoever is cancelled does not wait for."""
 CHANGING: Final = frozenset(
     {
         ("cgroups", "make"),
@@ -304,9 +306,10 @@ class Gate:
     ) -> bool:
         """Wait as this kind of call does; whether it was in vain.
 
-        One of files sits in a thread, which nobody but the end of the life ends.
+        One of files sits in a thread, which nobody but the end of the life ends; few are left behind there.
         """
-        with trio.CancelScope(shield=name[0] == "files", deadline=trio.current_time() + limit_s) as scope:
+        is_waited_for = name[0] == "files" and name[1] not in LEFT_BEHIND
+        with trio.CancelScope(shield=is_waited_for, deadline=trio.current_time() + limit_s) as scope:
             self._under_way[scope] = None
             try:
                 await wait(*args)

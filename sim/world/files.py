@@ -29,7 +29,8 @@ class SimFiles:
     """The simulated `Files` of one life of a process.
 
     Where the real one goes to a thread, this one lets others run, and then does all of it at once. As there, who is
-    cancelled meanwhile learns it when the operation is done. Errors, their numbers and their file names are the same.
+    cancelled in the middle of a change learns it when that is done. Errors, their numbers and their file names are the
+    same.
 
     Args:
         disk: what everybody shares.

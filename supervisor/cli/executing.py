@@ -56,6 +56,10 @@ async def _execute(run_dir: Path, uid: str, name: str, command: list[str]) -> in
             "the actor cannot be suspended before that has ended",
             err=True,
         )
+    if ended.unwritten is not None:
+        why = ended.unwritten.strerror or ended.unwritten
+        message = f"not all that the command wrote could be written: {why}; it ended with exit code {ended.code}"
+        raise ProblemError(_problem(Reason.OUTPUT_UNWRITABLE, "stdout", message))
     return ended.code
 
 
@@ -102,7 +106,8 @@ def _only_container(run_dir: Path, uid: str) -> str:
     names = [each["name"] for each in ask(run_dir, "status", uid=uid)["containers"]]
     if len(names) != 1:
         message = f"actor {uid} has {len(names)} containers: say which with -c: {', '.join(names)}"
-        raise ProblemError(_problem(Reason.INVALID_REQUEST, uid, message))
+        hint = f"`greenroom exec {uid} -c NAME -- COMMAND…`, and NAME is one of {', '.join(names)}."
+        raise ProblemError(attrs.evolve(_problem(Reason.INVALID_REQUEST, uid, message), hint=hint))
     return str(names[0])
 
 

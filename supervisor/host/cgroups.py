@@ -17,6 +17,7 @@ import math
 import os
 import select
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
@@ -33,6 +34,7 @@ from actors.ports import (
     Delegation,
 )
 from supervisor.host import cgroup_files
+from supervisor.host.looks import Looks
 from supervisor.host.procfs import read_stat
 
 if TYPE_CHECKING:
@@ -47,6 +49,7 @@ CONTROLLERS: Final = ("cpu", "memory")
 PASSES_MAX: Final = 100
 """How often is looked whether somebody was born in the old place while the others were moved."""
 _THREADS_MAX: Final = 8
+_LOOKS_MAX: Final = 8
 _LOOK_S: Final = 0.1
 """How long one thread waits for a change; then the deadline is looked at."""
 _EVENTS_BYTES_MAX: Final = 4096
@@ -89,7 +92,8 @@ class HostCgroups:
     """The real `Cgroups`.
 
     Everything runs in threads of its own: a write may have to wait for the kernel, and who asks for usage must not wait
-    for files.
+    for files. Who asks for names or usage and is cancelled leaves the look behind (`supervisor.host.looks`); writes are
+    never left.
 
     Args:
         mount: where cgroup v2 is mounted.
@@ -108,6 +112,7 @@ class HostCgroups:
         self._directories = directories or KernelDirectories()
         self._own: Path | None = None
         self._threads = anyio.CapacityLimiter(_THREADS_MAX)
+        self._looks = Looks(_LOOKS_MAX)
 
     async def delegate(self) -> Delegation:
         """Take the worker's own cgroup in hand."""
@@ -126,11 +131,11 @@ class HostCgroups:
 
     async def names(self) -> tuple[str, ...]:
         """The activations' cgroups that are there, in order."""
-        return await self._in_thread(_names, self._actors())
+        return await self._looks.run(partial(_names, self._actors()))
 
     async def usage(self, name: str) -> CgroupUsage:
         """What an activation has used."""
-        return await self._in_thread(_usage, self._of(name))
+        return await self._looks.run(partial(_usage, self._of(name)))
 
     # ------------------------------------------------------------------------------------------------------ delegation
 
@@ -163,7 +168,9 @@ class HostCgroups:
         if not (own / "cgroup.events").is_file():
             raise CgroupsUnavailableError("the worker is in the root of the machine's cgroups, in none of its own")
         try:
-            strangers = sorted({pid for place in _places(own) for pid in cgroup_files.processes(place)} - _ours(own))
+            # Looked at once: one of ours that ends between two looks would be nobody's that we know.
+            found = {pid for place in _places(own) for pid in cgroup_files.processes(place)}
+            strangers = sorted(found - _ours(found))
         except OSError as error:
             raise CgroupsUnavailableError(_cannot_divide(own, error)) from error
         if strangers:
@@ -232,13 +239,12 @@ def _places(own: Path) -> Iterator[Path]:
         yield own / OWN_LEAF
 
 
-def _ours(own: Path) -> set[int]:
+def _ours(found: set[int]) -> set[int]:
     """Of who is there: ourselves and what we have started; everybody, where this container began with us.
 
     It began with us when we are PID 1, or when an init that is there with us has started us. A process that cannot be
     seen from here (its pid reads 0) is never ours.
     """
-    found = {pid for place in _places(own) for pid in cgroup_files.processes(place)}
     if os.getpid() == 1 or (os.getppid() == 1 and 1 in found):
         return found - {0}
     return {pid for pid in found if _descends_from_us(pid)}

@@ -12,6 +12,7 @@ from anyio import to_thread
 from actors.ports.rooted import find_in
 from supervisor.host import archiving, linking, locks, new_trees, reading, trees, unmounting, unpacking, writing
 from supervisor.host.beneath import Beneath
+from supervisor.host.looks import Looks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -22,16 +23,20 @@ _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
 
 # Threads for what takes milliseconds, and apart from them for what takes as long as a snapshot is large, so that no
-# status has to wait for a snapshot.
+# status has to wait for a snapshot. Looks that may be left behind have theirs apart from both, so that no write has to
+# wait for what hangs; and how much room there is has its own, for it is asked again and again, of the same disk.
 _SHORT_MAX: Final = 16
 _LONG_MAX: Final = 4
+_LOOKS_MAX: Final = 16
+_ROOM_LOOKS_MAX: Final = 4
 
 
 class HostFiles:
     """The real `Files`.
 
-    Everything that can block runs in a thread. A thread is never abandoned: who is cancelled meanwhile learns it when
-    the operation is done, or undone.
+    Everything that can block runs in a thread. Who is cancelled meanwhile learns it when the operation is done, or
+    undone; only `read_from`, `stat` and `free_bytes`, which change nothing and are what is asked with a deadline, are
+    left behind at once (`supervisor.host.looks`).
 
     Args:
         roots: the directories below which alone anything is written; a write elsewhere is refused with EPERM, a symlink
@@ -42,6 +47,7 @@ class HostFiles:
         self._beneath = Beneath(roots)
         self._short = anyio.CapacityLimiter(_SHORT_MAX)
         self._long = anyio.CapacityLimiter(_LONG_MAX)
+        self._looks, self._room_looks = Looks(_LOOKS_MAX), Looks(_ROOM_LOOKS_MAX)
 
     async def read(self, path: Path, *, limit_bytes: int) -> bytes:
         """Read a whole regular file (never blocks on a fifo or device).
@@ -54,7 +60,7 @@ class HostFiles:
 
     async def read_from(self, path: Path, *, offset_bytes: int, limit_bytes: int) -> bytes:
         """Read at most `limit_bytes` of a regular file from an offset; empty at or after its end."""
-        return await self._in_thread(reading.read_from, path, offset_bytes, limit_bytes)
+        return await self._looks.run(partial(_named, reading.read_from, path, offset_bytes, limit_bytes))
 
     async def replace(self, path: Path, data: bytes) -> None:
         """Replace atomically and durably."""
@@ -114,7 +120,7 @@ class HostFiles:
 
     async def stat(self, path: Path) -> FileStat | None:
         """What stands there, following symlinks; None when nothing does."""
-        return await self._in_thread(partial(reading.look_at, follow=True), path)
+        return await self._looks.run(partial(_named, reading.look_at, path, follow=True))
 
     async def lstat(self, path: Path) -> FileStat | None:
         """What stands there, not following a last symlink; None when nothing does."""
@@ -195,7 +201,7 @@ class HostFiles:
 
     async def free_bytes(self, path: Path) -> int:
         """Bytes that we may still write on the file system that holds this path."""
-        return await self._in_thread(reading.free_bytes, path)
+        return await self._room_looks.run(partial(_named, reading.free_bytes, path))
 
     async def lock(self, path: Path) -> FileLock:
         """Take an exclusive flock on a file (made when absent), at once.

@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 import select
 import signal
+import time
 from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
@@ -28,7 +29,8 @@ if TYPE_CHECKING:
 
 PASSED_ON: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 LAST_S: Final = 1.0
-"""How long the rest of its output is waited for when it has ended: what it left running may hold it open for ever."""
+"""How long the rest of its output is waited for when it has ended, all together: what it left running may hold it open
+for ever, and write into it for ever too."""
 _PIECE_BYTES: Final = 1 << 16
 _STDIN, _STDOUT, _STDERR = 0, 1, 2
 
@@ -40,10 +42,12 @@ class Ended:
     Attributes:
         code: its exit code, 128 and its number for a signal.
         has_left_something: whether something still has its output open.
+        unwritten: why not all of its stdout could be written to ours, but for that nobody reads ours.
     """
 
     code: int
     has_left_something: bool
+    unwritten: OSError | None
 
 
 def run_in_foreground(
@@ -84,13 +88,16 @@ def run_in_foreground(
             # Ours would keep its output from ever coming to an end.
             for fd in theirs:
                 _redirect_to_null(fd)
-            code = passing.until_end(pid)
+            passing.until_end(pid)
         except BaseException:
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+            os.kill(pid, signal.SIGKILL)  # it was not waited for: the pid is its own
             os.waitpid(pid, 0)
             raise
-        return Ended(code=code, has_left_something=passing.is_open)
+        code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        passing.pass_rest()
+        return Ended(
+            code=code if code >= 0 else 128 - code, has_left_something=passing.is_open, unwritten=passing.unwritten
+        )
 
 
 def spawn_quietly(argv: Sequence[str], env: Mapping[str, str]) -> None:
@@ -109,28 +116,33 @@ class _Passing:
         self._signals, self._pass_on = signals, pass_on
         self._pending = b""
         self._is_over = in_writer is None
+        self.unwritten: OSError | None = None
 
     @property
     def is_open(self) -> bool:
         """Whether somebody can still write to one of its outputs."""
         return bool(self._outputs)
 
-    def until_end(self, pid: int) -> int:
-        """Pass on until the command has ended, and what it wrote until then; returns its exit code."""
+    def until_end(self, pid: int) -> None:
+        """Pass on until the command has ended; it is not waited for here."""
         pidfd = os.pidfd_open(pid)
         try:
             while not self._pass_once(pidfd, timeout_s=None):
                 pass
         finally:
             os.close(pidfd)
-        code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+    def pass_rest(self) -> None:
+        """Pass on what the command wrote before its end, and for a while what comes after it."""
         self._drop_input()
-        while self._outputs and self._pass_once(None, timeout_s=LAST_S):
-            pass
-        return code if code >= 0 else 128 - code
+        until_s, left_s = time.monotonic() + LAST_S, LAST_S
+        # A fifo holds no more than one piece: already the first look takes all that the command itself wrote.
+        while self._outputs and left_s > 0:
+            self._pass_once(None, timeout_s=left_s)
+            left_s = until_s - time.monotonic()
 
     def _pass_once(self, pidfd: int | None, *, timeout_s: float | None) -> bool:
-        """Wait for something and pass it on; returns whether the command has ended or, after it, anything came."""
+        """Wait for something and pass it on; returns whether the command has ended."""
         poll = select.poll()
         for fd in (*self._outputs, self._signals, *(() if pidfd is None else (pidfd,))):
             poll.register(fd, select.POLLIN)
@@ -150,7 +162,7 @@ class _Passing:
         if self._signals in found:
             for signum in os.read(self._signals, _PIECE_BYTES):
                 self._pass_on(signum)
-        return pidfd in found if pidfd is not None else bool(found)
+        return pidfd in found
 
     def _pass_output(self, fd: int) -> None:
         try:
@@ -160,11 +172,12 @@ class _Passing:
         if not data:
             del self._outputs[fd]
             return
+        ours = self._outputs[fd]
         try:
-            rest = memoryview(data)
-            while rest:
-                rest = rest[os.write(self._outputs[fd], rest) :]
-        except BrokenPipeError:  # nobody reads ours: then nobody reads its either
+            _write(ours, data)
+        except OSError as error:  # nobody reads ours, or it takes no more: then nobody reads its either
+            if ours == _STDOUT and not isinstance(error, BrokenPipeError):
+                self.unwritten = error
             del self._outputs[fd]
             _redirect_to_null(fd)
 
@@ -204,6 +217,18 @@ def _fifo(path: Path, opened: ExitStack) -> tuple[int, int]:
     finally:
         os.unlink(path)
     return reader, writer
+
+
+def _write(fd: int, data: bytes) -> None:
+    """Write all of it, also to what somebody else made non-blocking."""
+    room = select.poll()
+    room.register(fd, select.POLLOUT)
+    rest = memoryview(data)
+    while rest:
+        try:
+            rest = rest[os.write(fd, rest) :]
+        except BlockingIOError:
+            room.poll()
 
 
 def _redirect_to_null(fd: int) -> None:

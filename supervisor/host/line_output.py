@@ -2,7 +2,8 @@
 
 The descriptor itself stays blocking: it may be shared with whoever started us. A pipe or terminal is opened anew by
 its name below /proc, which gives us an open file of our own to make non-blocking; a socket is sent to without waiting;
-a regular file never waits.
+a regular file never waits. It is not opened anew: where there is no O_APPEND the new open file would write from an
+offset of its own, over or under what stderr writes to the same file, and a container could make such lines its own.
 
 Source: proc(5) of man-pages 6.9, /proc/PID/fd: opening a pipe's link opens that pipe again; a socket's fails (ENXIO).
 """
@@ -55,14 +56,19 @@ def open_line_output(fd: int) -> Iterator[HostLineOutput]:
     Raises:
         OSError: it is closed.
     """
-    if stat.S_ISSOCK(os.fstat(fd).st_mode):
+    mode = os.fstat(fd).st_mode
+    if stat.S_ISSOCK(mode):
         with socket.socket(fileno=os.dup(fd)) as connection:
             yield HostLineOutput(
                 connection.fileno(), lambda data: connection.send(data, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
             )
         return
-    own = os.open(f"/proc/self/fd/{fd}", os.O_WRONLY | os.O_APPEND | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
+    own = os.dup(fd) if stat.S_ISREG(mode) else _opened_anew(fd)
     try:
         yield HostLineOutput(own, lambda data: os.write(own, data))
     finally:
         os.close(own)
+
+
+def _opened_anew(fd: int) -> int:
+    return os.open(f"/proc/self/fd/{fd}", os.O_WRONLY | os.O_APPEND | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)

@@ -29,6 +29,14 @@ _BACKLOG: Final = 1024
 _UCRED: Final = struct.Struct("iII")
 # Nothing to accept with: descriptors or memory, of ours or of the machine. accept(2) of man-pages 6.9.
 _EXHAUSTED: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+# What is wrong with the connection that is to be accepted, or with the network for a while: nothing with the socket
+# that listens. accept(2) of man-pages 6.9, "Error handling" and EPERM (a firewall's).
+_OF_THE_CONNECTION: Final = frozenset(
+    {
+        errno.ENETDOWN, errno.EPROTO, errno.ENOPROTOOPT, errno.EHOSTDOWN, errno.ENONET, errno.EHOSTUNREACH,
+        errno.EOPNOTSUPP, errno.ENETUNREACH, errno.EPERM,
+    }
+)  # fmt: skip
 _RETRY_MIN_S: Final = 0.01
 _RETRY_MAX_S: Final = 1.0
 # connect(2): EAGAIN is the answer of a unix socket whose backlog is full.
@@ -196,9 +204,9 @@ async def _accepted(listening: socket.socket, wrap: Callable[[socket.socket], _W
         except (BlockingIOError, ConnectionError):
             continue  # it was gone before we came
         except OSError as error:
-            if error.errno not in _EXHAUSTED:
+            if error.errno not in _EXHAUSTED | _OF_THE_CONNECTION:
                 raise
-            # The connection stays readable in the backlog: without a pause this would be a busy loop.
+            # The connection may stay readable in the backlog: without a pause this would be a busy loop.
             await anyio.sleep(delay_s)
             delay_s = min(2 * delay_s, _RETRY_MAX_S)
 

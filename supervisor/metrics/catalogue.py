@@ -139,7 +139,7 @@ GPUS: Final = Metric(
     name="greenroom_gpus",
     kind=G,
     means="GPUs of the pod.",
-    labels=(("state", "as in `status`: `Free`, `Held`, `Lost`, `Withheld`"),),
+    labels=(("state", "as in `status`: `Free`, `Held`, `Lost` (a GPU that is withheld, too)"),),
 )
 XIDS: Final = Metric(
     name="greenroom_xids_total",

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from supervisor.health import Health
 
 DISK_S: Final = 1.0
-"""How long the file system of the state directory may take: one that hangs must not hide the rest."""
+"""How long each look at the state directory may take: one that hangs must not hide the rest."""
 ACTORS_S: Final = 5.0
 """How long the cgroups of all actors may take to be read; a scraper waits for 10 s by default."""
 OPENMETRICS: Final = "application/openmetrics-text"
@@ -85,7 +85,8 @@ class Metrics:
     async def _asked(self) -> list[Family]:
         """What the kernel and the disk are asked for; what they do not tell in time is left out."""
         found: list[Family] = []
-        for ask_s, ask in ((DISK_S, self._process), (DISK_S, self._disk), (ACTORS_S, self._actors)):
+        asked = ((DISK_S, self._process), (DISK_S, self._room), (DISK_S, self._snapshots), (ACTORS_S, self._actors))
+        for ask_s, ask in asked:
             with anyio.move_on_after(ask_s), suppress(OSError):
                 found += await ask()
         return found
@@ -93,14 +94,16 @@ class Metrics:
     async def _process(self) -> Iterable[Family]:
         return looking.of_process(await self._ports.processes.own_usage())
 
-    async def _disk(self) -> Iterable[Family]:
+    async def _room(self) -> Iterable[Family]:
         free = await self._ports.files.free_bytes(self._state_dir.root)
-        found = [family(m.STATE_FREE, [((), free)])]
+        return [family(m.STATE_FREE, [((), free)])]
+
+    async def _snapshots(self) -> Iterable[Family]:
         worker = self._health.worker
-        if worker is not None:
-            sizes = await self._sizes.known(self._state_dir, worker.lives)
-            found += [family(m.SNAPSHOTS, [((), len(sizes))]), family(m.SNAPSHOT_BYTES, [((), sum(sizes))])]
-        return found
+        if worker is None:
+            return ()
+        sizes = await self._sizes.known(self._state_dir, worker.lives)
+        return [family(m.SNAPSHOTS, [((), len(sizes))]), family(m.SNAPSHOT_BYTES, [((), sum(sizes))])]
 
     async def _actors(self) -> Iterable[Family]:
         worker = self._health.worker

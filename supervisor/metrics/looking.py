@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from supervisor.usage import ActorUsage
     from supervisor.worker import Worker
 
-GPU_STATES: Final = ("Free", "Held", "Lost", "Withheld")
+GPU_STATES: Final = ("Free", "Held", "Lost")
 """The words of `status`; each is told also when no GPU is so."""
 
 

@@ -79,6 +79,7 @@ def test_a_full_document_becomes_an_assignment():
                 source=Bundle(Path("/assignments/bundles/trainer")),
                 image_digest="sha256:" + "0" * 64,
                 limits=Resources(cpu_milli=500, memory_bytes=1 << 30),
+                requests=Resources(cpu_milli=100),
             ),
             Container(
                 name="logger",

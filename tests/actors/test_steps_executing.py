@@ -1,5 +1,6 @@
 """A client's command inside a container: what it is told, and what must hold while it runs and afterwards."""
 
+from functools import partial
 from types import SimpleNamespace
 
 import anyio
@@ -42,16 +43,20 @@ def a_stage(confine=None):
     return stage, sandbox, ended
 
 
+def executed(stage, name, command):
+    return executing(stage, name, command, partial(anyio.move_on_after, shield=True))
+
+
 async def refusal(stage, name):
     with pytest.raises(ProblemError) as caught:
-        async with executing(stage, name, ["true"]):
+        async with executed(stage, name, ["true"]):
             pass
     return caught.value.problem.reason
 
 
 async def test_the_client_is_told_the_whole_command_as_the_containers_user_and_where_its_streams_are():
     stage, _sandbox, _ended = a_stage()
-    async with executing(stage, "one", ["sh", "-c", "x"]) as execution:
+    async with executed(stage, "one", ["sh", "-c", "x"]) as execution:
         assert execution.argv[0] == "/runsc"
         assert f"--root={ACTIVATION / 'runsc'}" in execution.argv
         assert execution.argv[-5:] == ("--user=0:0", "id-one", "sh", "-c", "x")
@@ -63,7 +68,7 @@ async def test_the_client_is_told_the_whole_command_as_the_containers_user_and_w
 
 async def test_where_a_device_is_claimed_it_goes_by_way_of_the_confining_program():
     stage, _sandbox, _ended = a_stage(confine=ACTIVATION / "confine/confine")
-    async with executing(stage, "one", ["sh", "-c", "x"]) as execution:
+    async with executed(stage, "one", ["sh", "-c", "x"]) as execution:
         assert execution.stdin == ACTIVATION / "confine/confine"
         assert execution.argv[-7:] == ("confine", "/bin/sh", "/sbin/sh", "", "sh", "-c", "x")
 
@@ -71,7 +76,7 @@ async def test_where_a_device_is_claimed_it_goes_by_way_of_the_confining_program
 async def test_no_suspend_begins_beside_it_and_one_does_afterwards():
     stage, sandbox, _ended = a_stage()
     actor = an_actor(None, None, names=("one", "two"))
-    async with executing(stage, "one", ["true"]):
+    async with executed(stage, "one", ["true"]):
         refused = await save_snapshot(stage, actor)
         assert isinstance(refused, SuspendRefused)
         assert refused.problem.reason is Reason.OPERATION_IN_PROGRESS
@@ -82,7 +87,7 @@ async def test_no_suspend_begins_beside_it_and_one_does_afterwards():
 async def test_what_is_left_of_it_is_ended_and_its_files_are_removed_also_when_the_body_is_cancelled():
     stage, _sandbox, ended = a_stage()
     files = stage.ports.files
-    async with anyio.create_task_group() as group, executing(stage, "one", ["true"]) as execution:
+    async with anyio.create_task_group() as group, executed(stage, "one", ["true"]) as execution:
         for suffix in (".log", ".pid", ".stdout"):
             files.put(execution.streams.with_suffix(suffix), b"7\n")
         group.cancel_scope.cancel()
@@ -93,10 +98,10 @@ async def test_what_is_left_of_it_is_ended_and_its_files_are_removed_also_when_t
 
 async def test_a_command_that_was_begun_and_never_started_leaves_its_container_in_doubt():
     stage, sandbox, ended = a_stage()
-    async with executing(stage, "one", ["true"]):
+    async with executed(stage, "one", ["true"]):
         pass  # nobody has even begun
     assert sandbox.doubted == set()
-    async with executing(stage, "one", ["nonsense"]) as execution:
+    async with executed(stage, "one", ["nonsense"]) as execution:
         stage.ports.files.put(execution.log, b"{}")
     assert (sandbox.doubted, ended) == ({"one"}, [])
 
@@ -109,14 +114,14 @@ async def test_whatever_fails_afterwards_it_does_not_count_any_more():
         raise failing()
 
     sandbox.runsc.end_exec = end_exec
-    async with executing(stage, "one", ["true"]) as execution:
+    async with executed(stage, "one", ["true"]) as execution:
         stage.ports.files.put(execution.pid_file, b"7\n")
     assert stage.executions == 0
 
 
 async def test_a_sandbox_that_is_not_the_live_one_any_more_is_left_alone():
     stage, _sandbox, ended = a_stage()
-    async with executing(stage, "one", ["true"]) as execution:
+    async with executed(stage, "one", ["true"]) as execution:
         stage.ports.files.put(execution.pid_file, b"7\n")
         stage.sandbox = None
     assert ended == []

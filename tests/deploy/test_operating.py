@@ -14,6 +14,7 @@ from statemachine.states import State
 from supervisor.cli.run import run
 from supervisor.draining import SUSPENDS_MAX
 from supervisor.metrics.catalogue import METRICS, Kind
+from supervisor.metrics.looking import GPU_STATES
 from supervisor.reloading import LIVE
 from supervisor.self_check import FILES_OF_THE_WORKER, FILES_PER_ACTOR
 from supervisor.shutdown import HURRIED_S, Phase
@@ -29,7 +30,6 @@ METRIC = re.compile(r"\b(up|(?:greenroom|process)_[a-z_]+)\b(?:\{([^}]*)\})?")
 NEW = re.compile(r"or \((\S+) unless \1 offset \w+\)")
 """What was not there before: a counter that begins at 1 has no increase yet."""
 WORDS_OF_QUERIES = {"sum", "by", "rate", "increase", "histogram_quantile", "unless", "or", "on"}
-STATES_OF_GPUS = {"Free", "Held", "Lost", "Withheld"}
 OUTCOMES = {"done", "failed", "cancelled", "stored"}
 
 alerts = pytest.mark.parametrize("rule", RULES, ids=[rule["alert"] for rule in RULES])
@@ -62,7 +62,7 @@ def test_an_alert_asks_for_metrics_that_there_are_and_for_their_labels(rule):
 def test_what_an_alert_compares_a_label_with_is_one_of_its_values(rule):
     for labels in METRIC.findall(rule["expr"]):
         for name, value in re.findall(r'(\w+)(?:=~|!~|!=|=)"([^"]*)"', labels[1]):
-            known = {"reason": set(Reason), "state": {*State, *STATES_OF_GPUS}, "outcome": OUTCOMES}.get(name)
+            known = {"reason": set(Reason), "state": {*State, *GPU_STATES}, "outcome": OUTCOMES}.get(name)
             assert known is None or set(value.split("|")) <= {str(each) for each in known}, value
 
 

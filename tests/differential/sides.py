@@ -289,9 +289,11 @@ class _Played:
                 return
 
     def _rests(self) -> bool:
-        """Whether it is in a resting state; the file is written a moment after the worker knows."""
+        """Whether it is in a resting state; the file is written a moment after the worker knows, and tells no use."""
         written = self._status()
-        return written["state"] in _REST and {**self.worker.ask("status", uid=self.uid), "v": written["v"]} == written
+        told = {**self.worker.ask("status", uid=self.uid), "v": written["v"]}
+        del told["usage"]
+        return written["state"] in _REST and told == written
 
     def _has_left_or_runs_on(self, before: list[int]) -> bool:
         return self._state() != "Running" or self._runs_on(before)

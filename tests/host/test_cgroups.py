@@ -16,6 +16,7 @@ from tests.host.cgroup_trees import RecordedTree
 
 pytestmark = pytest.mark.anyio
 NO_LIMITS = CgroupLimits()
+NO_SUCH_PID = 1 << 30  # above what any kernel gives
 
 
 @pytest.fixture
@@ -106,11 +107,29 @@ async def test_the_root_of_the_machine_is_nobodys_own(tree):
 
 
 @pytest.mark.parametrize(("stranger", "words"), [(1, "process 1 "), (0, "another PID namespace")])
-async def test_a_cgroup_with_somebody_else_in_it_is_somebody_elses(tree, stranger, words):
+async def test_a_cgroup_with_somebody_else_in_it_is_somebody_elses(tree, stranger, words, monkeypatch):
+    monkeypatch.setattr(os, "getppid", lambda: 2)  # an init of ours it would be, had it started us
     (tree.own / "cgroup.procs").write_text(f"{os.getpid()}\n{stranger}\n")
     with pytest.raises(CgroupsUnavailableError, match=words):
         await tree.port.delegate()
     assert not (tree.own / "greenroom").exists()
+
+
+async def test_one_of_ours_that_ends_while_we_look_is_nobody_else(tree, monkeypatch):
+    procs, real, gone = tree.own / "cgroup.procs", cgroup_files.processes, NO_SUCH_PID
+
+    def processes(path):
+        found = real(path)
+        if path != procs.parent or gone not in found:
+            return found
+        procs.write_text("")  # it has ended, and whoever looks again sees nobody
+        return found
+
+    monkeypatch.setattr(cgroup_files, "processes", processes)
+    for pid in (os.getpid(), 1):  # as somebody, and as the first process of a container
+        procs.write_text(f"{gone}\n")
+        monkeypatch.setattr(os, "getpid", lambda pid=pid: pid)
+        assert (await tree.port.delegate()).actors == tree.own / "actors"
 
 
 async def test_who_cannot_be_moved_out_of_the_way_within_some_passes_ends_the_try(tree):
@@ -236,7 +255,7 @@ async def test_one_that_is_not_empty_in_time_is_told_and_left(tree, port):
     await port.make("a1.x", leaves=("sandbox",), limits=NO_LIMITS)
     (tree.actor("a1.x") / "cgroup.events").write_text("populated 1\nfrozen 0\n")
     with pytest.raises(TimeoutError):
-        await port.remove("a1.x", deadline_s=0.3)
+        await port.remove("a1.x", deadline_s=2)
     assert (tree.actor("a1.x") / "cgroup.kill").read_text() == "1"
     assert await port.names() == ("a1.x",)
 

@@ -1,11 +1,13 @@
 """A command in the foreground: streams, signals and the exit code are passed on, also to and from those who go away."""
 
+import errno
 import json
 import os
 import signal
 import subprocess
 import sys
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 
 import pytest
 
@@ -26,16 +28,17 @@ ended = run_in_foreground(
     argv, {"PATH": os.environ["PATH"], "DIRECTORY": directory}, stdin=Path(stdin) if stdin else None,
     streams=Path(directory, "greenroom-exec-1"), pass_on=pass_on,
 )
-Path(directory, "ended").write_text(json.dumps([ended.code, ended.has_left_something]))
+unwritten = ended.unwritten and ended.unwritten.errno
+Path(directory, "ended").write_text(json.dumps([ended.code, ended.has_left_something, unwritten]))
 """
 
 
-def shell(directory, script, *, stdin=""):
+def shell(directory, script, *, stdin="", before=""):
     """The argv of a process that runs a shell in its foreground, which has written its pid into a file."""
     return [
         sys.executable,
         "-c",
-        DRIVER,
+        before + DRIVER,
         str(directory),
         stdin,
         "/bin/sh",
@@ -44,26 +47,43 @@ def shell(directory, script, *, stdin=""):
     ]
 
 
-def ran(directory, script, *, given=b"", stdin=""):
+def end_shell(directory):
+    """End the shell, and what it has left running: it is in a session of its own, where no end of ours ends it."""
+    with suppress(ProcessLookupError, FileNotFoundError, ValueError):
+        os.killpg(int((directory / "pid").read_text()), signal.SIGKILL)
+
+
+def ended(directory):
+    """Its exit code, whether it left something, and the number of the error at our stdout."""
+    return json.loads((directory / "ended").read_text())
+
+
+def ran(directory, script, *, given=b"", stdin="", before=""):
     """Run it to its end: its exit code and whether it left something; stdout and stderr."""
-    argv = shell(directory, script, stdin=stdin)
-    done = subprocess.run(argv, input=given, capture_output=True, cwd=ROOT, timeout=BOUND_S, check=False)
+    argv = shell(directory, script, stdin=stdin, before=before)
+    try:
+        done = subprocess.run(argv, input=given, capture_output=True, cwd=ROOT, timeout=BOUND_S, check=False)
+    finally:
+        end_shell(directory)
     assert done.returncode == 0, done.stderr
-    code, left = json.loads((directory / "ended").read_text())
+    code, left, unwritten = ended(directory)
+    assert unwritten is None
     assert not list(directory.glob("greenroom-exec-*"))
     return code, left, done.stdout, done.stderr
 
 
 @contextmanager
-def running(directory, script, **streams):
-    """One that has begun: its first line is `begun`."""
-    process = subprocess.Popen(shell(directory, f"echo begun; {script}"), cwd=ROOT, stdout=subprocess.PIPE, **streams)
+def running(directory, prepared, script, **streams):
+    """One that has begun, after what it prepares: its first line is `begun`."""
+    argv = shell(directory, f"{prepared}; echo begun; {script}")
+    process = subprocess.Popen(argv, cwd=ROOT, stdout=subprocess.PIPE, **streams)
     try:
         assert process.stdout is not None
         assert process.stdout.readline() == b"begun\n"
         yield process
     finally:
         process.kill()
+        end_shell(directory)
         process.communicate()
 
 
@@ -91,29 +111,50 @@ def test_a_death_by_signal_is_128_and_its_number(tmp_path):
 
 
 def test_what_it_leaves_running_is_told_and_not_waited_for(tmp_path):
-    script = 'sleep 1000 & echo $! >"$DIRECTORY/left"; echo out'
-    try:
-        assert ran(tmp_path, script) == (0, True, b"out\n", b"")
-    finally:
-        os.kill(int((tmp_path / "left").read_text()), signal.SIGKILL)
+    assert ran(tmp_path, "sleep 1000 & echo out") == (0, True, b"out\n", b"")
+
+
+def test_what_it_leaves_writing_for_ever_is_not_waited_for_either(tmp_path):
+    code, left, out, _err = ran(tmp_path, "while echo more; do sleep 0.02; done & echo out")
+    assert (code, left, b"out\n" in out) == (0, True, True)
 
 
 @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1])
 def test_signals_are_passed_on_and_end_us_only_with_it(tmp_path, signum):
-    script = f'trap "echo heard; exit 5" {signum.name[3:]}; while :; do sleep 0.05; done'
-    with running(tmp_path, script) as process:
+    heard = f'trap "echo heard; exit 5" {signum.name[3:]}'
+    with running(tmp_path, heard, "while :; do sleep 0.05; done") as process:
         process.send_signal(signum)
         out, _err = process.communicate(timeout=BOUND_S)
-    assert (out, json.loads((tmp_path / "ended").read_text())) == (b"heard\n", [5, False])
+    assert (out, ended(tmp_path)) == (b"heard\n", [5, False, None])
 
 
 def test_when_nobody_reads_our_output_nobody_reads_its(tmp_path):
-    with running(tmp_path, 'trap "" PIPE; while echo more 2>/dev/null; do :; done; exit 3') as process:
+    with running(tmp_path, 'trap "" PIPE', "while echo more 2>/dev/null; do :; done; exit 3") as process:
         assert process.stdout is not None
         process.stdout.close()
         process.wait(timeout=BOUND_S)
         process.stdout = None
-    assert json.loads((tmp_path / "ended").read_text())[0] == 3
+    assert ended(tmp_path) == [3, False, None]
+
+
+@pytest.mark.parametrize("script", ["echo more", 'trap "" PIPE; while echo more 2>/dev/null; do :; done'])
+def test_when_our_output_takes_no_more_the_command_runs_to_its_end_and_why_is_told(tmp_path, script):
+    argv = shell(tmp_path, f"{script}; exit 3")
+    with Path("/dev/full").open("wb") as full:
+        process = subprocess.Popen(argv, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=full)
+    try:
+        assert process.wait(timeout=BOUND_S) == 0
+    finally:
+        process.kill()
+        end_shell(tmp_path)
+        process.wait()
+    assert ended(tmp_path) == [3, False, errno.ENOSPC]
+
+
+def test_an_output_that_somebody_made_non_blocking_is_waited_for(tmp_path):
+    never_fits = "import fcntl, os; fcntl.fcntl(1, fcntl.F_SETPIPE_SZ, 4096); os.set_blocking(1, False)"
+    done = ran(tmp_path, "head -c 1000000 /dev/zero; exit 3", before=never_fits)
+    assert done == (3, False, bytes(1_000_000), b"")
 
 
 def test_a_command_that_cannot_be_run_and_streams_that_cannot_be_made_are_errors(tmp_path):

@@ -3,6 +3,8 @@
 import os
 import pty
 import socket
+import subprocess
+import sys
 import tty
 from contextlib import contextmanager
 
@@ -11,6 +13,7 @@ import pytest
 
 from supervisor.host.line_output import open_line_output
 from tests.host.waiting import eventually
+from tests.needs import ROOT
 
 pytestmark = pytest.mark.anyio
 
@@ -49,16 +52,37 @@ def closing(reader, writer):
 EACH = pytest.mark.parametrize("opened", [a_pipe, a_terminal, a_socket])
 
 
+WRITES = """
+import os, sys, anyio
+from supervisor.host.line_output import open_line_output
+async def main():
+    with open_line_output(1) as output:
+        async with anyio.create_task_group() as group:
+            group.start_soon(output.write, b"a line\\n" * 100_000)
+            await anyio.wait_all_tasks_blocked()
+            os.write(2, b"the loop goes on")
+            group.cancel_scope.cancel()
+anyio.run(main, backend=sys.argv[1])
+"""
+
+
 @EACH
-async def test_a_slow_reader_gets_all_of_it_in_order_and_the_loop_goes_on_meanwhile(opened):
+def test_a_reader_that_takes_nothing_does_not_stop_the_loop(opened, anyio_backend_name):
+    """In a process of its own: a loop that stands still could not end its own test."""
+    with opened() as (_reader, writer):
+        ended = subprocess.run(
+            [sys.executable, "-c", WRITES, anyio_backend_name],
+            cwd=ROOT, stdin=subprocess.DEVNULL, stdout=writer, stderr=subprocess.PIPE, timeout=BOUND_S, check=False,
+        )  # fmt: skip
+    assert (ended.returncode, ended.stderr) == (0, b"the loop goes on")
+
+
+@EACH
+async def test_a_slow_reader_gets_all_of_it_in_order(opened):
     with opened() as (reader, writer), open_line_output(writer) as output, anyio.fail_after(BOUND_S):
         async with anyio.create_task_group() as group:
             group.start_soon(output.write, MUCH)
-            turns = 0
-            for _ in range(1000):
-                await anyio.lowlevel.checkpoint()
-                turns += 1
-            assert turns == 1000
+            await anyio.wait_all_tasks_blocked()
             assert os.get_blocking(writer)  # whoever shares it finds it as it was
             read = b""
             while len(read) < len(MUCH):
@@ -114,6 +138,24 @@ async def test_a_file_is_appended_to(tmp_path):
     finally:
         os.close(fd)
     assert path.read_bytes() == b"before\na line\n"
+
+
+async def test_a_file_that_stderr_is_written_to_as_well_has_every_line_of_both(tmp_path):
+    """As after `>file 2>&1`: one open file without O_APPEND, whose offset both move."""
+    path = tmp_path / "out"
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT)
+    try:
+        os.write(fd, b"stderr 1\n")
+        with open_line_output(fd) as output:
+            await output.write(b"a container's 1\n")
+            os.write(fd, b"stderr 2\n")
+            await output.write(b"a container's 2\n")
+            os.write(fd, b"stderr 3\n")
+    finally:
+        os.close(fd)
+    assert path.read_bytes().splitlines() == [
+        b"stderr 1", b"a container's 1", b"stderr 2", b"a container's 2", b"stderr 3",
+    ]  # fmt: skip
 
 
 async def test_the_void_takes_everything():

@@ -10,6 +10,7 @@ from pathlib import Path
 import anyio
 import pytest
 
+from actors.ports import TcpAddress
 from supervisor.host.net import HostConnection, HostNet
 from tests.host.directories import modes, tree
 
@@ -85,6 +86,45 @@ async def test_a_listener_without_descriptors_waits_and_goes_on(path: Path, monk
     first, second, third = refusals
     assert second - first >= 0.0099
     assert third - second >= 0.0199
+
+
+OF_THE_CONNECTION = (
+    errno.ENETDOWN, errno.EPROTO, errno.ENOPROTOOPT, errno.EHOSTDOWN, errno.ENONET, errno.EHOSTUNREACH,
+    errno.EOPNOTSUPP, errno.ENETUNREACH, errno.EPERM,
+)  # fmt: skip
+"""What accept(2) hands over of a connection, or of the network for a while."""
+
+
+@pytest.mark.parametrize("number", OF_THE_CONNECTION, ids=errno.errorcode.get)
+async def test_a_listener_outlives_what_is_wrong_with_a_connection_or_the_network(monkeypatch, number: int):
+    accept, failures = socket.socket.accept, [number] * 3
+
+    def accept_with_luck(sock: socket.socket):
+        if failures:
+            failure = failures.pop()
+            raise OSError(failure, os.strerror(failure))
+        return accept(sock)
+
+    async with HostNet().listen_tcp(TcpAddress("127.0.0.1", 0)) as listener:
+        monkeypatch.setattr(socket.socket, "accept", accept_with_luck)
+        with socket.create_connection(("127.0.0.1", listener.address.port)):
+            with anyio.fail_after(60):
+                server = await listener.accept()
+            await server.stream.aclose()
+    assert failures == []
+
+
+async def test_a_socket_that_cannot_listen_any_more_says_so(path: Path, monkeypatch):
+    def accept(_sock: socket.socket):
+        raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+
+    async with HostNet().listen_unix(path) as listener:
+        client = await HostNet().connect_unix(path)
+        monkeypatch.setattr(socket.socket, "accept", accept)
+        with anyio.fail_after(60), pytest.raises(OSError) as caught:
+            await listener.accept()
+        await client.stream.aclose()
+    assert caught.value.errno == errno.EINVAL
 
 
 async def test_1000_idle_connections_are_held(path: Path):

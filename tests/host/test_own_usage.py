@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from contextlib import ExitStack
 from functools import partial
@@ -23,6 +24,7 @@ ENV = {"PATH": "/usr/bin:/bin"}
 
 
 def test_it_is_what_the_kernel_says():
+    gc.collect()  # else it might close files of other tests in between
     before = own_usage(reaped=3)
     with ExitStack() as stack:
         for _ in range(5):
@@ -56,4 +58,4 @@ async def test_zombies_of_strangers_that_were_taken_are_counted(ports: Ports):
     before = (await ports.processes.own_usage()).reaped
     for pid in [a_stranger() for _ in range(3)]:
         await eventually(partial(is_gone, pid))
-    assert (await ports.processes.own_usage()).reaped == before + 3
+    assert (await ports.processes.own_usage()).reaped >= before + 3  # other orphans may end

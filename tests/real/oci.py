@@ -15,6 +15,7 @@ import subprocess
 import sys
 import sysconfig
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -187,6 +188,15 @@ class WorkerContainer(WorkerProcess):
 
     def zombies(self) -> list[int]:
         return [pid for pid, stat in self.inside().items() if not stat.is_running]
+
+    def running_of(self, program: str) -> list[int]:
+        """Those that execute a program, by its file's name; what runs inside of gVisor is none of them."""
+        found = []
+        for pid in self.inside():
+            with suppress(OSError):  # ended, or a zombie: it executes nothing
+                if Path(f"/proc/{pid}/exe").readlink().name == program:
+                    found.append(pid)
+        return found
 
     def send(self, signum: int) -> None:
         """Signal PID 1."""

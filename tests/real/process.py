@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -186,9 +187,16 @@ class SlowRunsc:
 
     def let_go(self, verb: str) -> None:
         """Let whoever waits go on."""
-        held = self.directory / f"held-{verb}"
-        with held.open("w"):
-            self.forget(verb)
+        opened: list[int] = []
+
+        def is_read() -> bool:
+            with suppress(OSError):  # nobody reads there yet, or any more
+                opened.append(os.open(self.directory / f"held-{verb}", os.O_WRONLY | os.O_NONBLOCK))
+            return bool(opened)
+
+        wait_until(is_read)
+        self.forget(verb)
+        os.close(opened[0])
 
     def forget(self, verb: str) -> None:
         """Hold it no longer; who waits, waits on."""

@@ -76,7 +76,7 @@ def test_an_actor_that_cannot_be_suspended_is_stopped_and_says_why(worker, rootf
 
 
 def test_a_suspend_that_takes_too_long_ends_with_1_and_the_name_of_the_actor(worker, slow, rootfs):
-    worker.begin("--drain-timeout", 3)
+    worker.begin("--drain-timeout", 24)  # of which 8 s are left to end it: its whole grace period, on a busy machine
     worker.start(assignment(UID, counting("c1", rootfs)))
     slow.hold("checkpoint")
     assert worker.end() == 1

@@ -80,9 +80,9 @@ def files_of_executions(worker):
 
 def test_streams_and_the_exit_code_are_passed_on_and_a_snapshot_is_good_afterwards(worker):
     much = os.urandom(100_000)
-    assert executed(worker, "-c", "main", "--", "sh", "-c", "cat; echo err >&2; exit 7", given=much) == (
-        7, much, "err\n",
-    )  # fmt: skip
+    code, out, err = executed(worker, "-c", "main", "--", "sh", "-c", "cat; echo err >&2; exit 7", given=much)
+    # More lines may follow: gVisor closes streams when it likes, and one that is open for long is told.
+    assert (code, out, err.splitlines()[:1]) == (7, much, ["err"])
     assert executed(worker, "-c", "side", "--", "sh", "-c", "echo $$ >&2; kill -9 $$")[0] == 128 + 9
     wait_until(lambda: files_of_executions(worker) == [])
     assert suspends(worker) == "Suspended"
@@ -98,6 +98,7 @@ def test_what_cannot_be_executed_is_a_reason(worker):
     refused("CommandNotFound", "-c", "main", "--", "/no/such/command")
     refused("InvalidRequest", "-c", "other", "--", "true")
     refused("InvalidRequest", "--", "true")  # there are two
+    refused("InvalidRequest", "sh", "-c", "exit 3")  # its -c becomes ours
     refused("InvalidRequest", "-c", "main", "--", "")
     worker.become("a1", "suspend", "Suspended")
     refused("OperationInProgress", "-c", "main", "--", "true")

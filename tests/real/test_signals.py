@@ -146,7 +146,10 @@ def test_as_pid_1_of_a_fresh_pid_namespace_every_signal_does_the_same_and_nothin
 def test_a_worker_that_lacks_a_capability_is_refused_before_it_holds_anything(tmp_path, rootfs):
     need(Tool.SETPRIV)
     worker = WorkerProcess(tmp_path, (), ("setpriv", "--bounding-set=-sys_admin", "--inh-caps=-sys_admin"))
-    assert worker.begin_without_waiting().wait(timeout=90) == 1
-    worker.process = None
+    try:
+        assert worker.begin_without_waiting().wait(timeout=90) == 1
+        worker.process = None
+    finally:
+        worker.give_up()
     assert worker.log.read_text().splitlines()[-1].startswith("error: CapabilityMissing: no sandbox can be started ")
     assert not worker.state.root.exists()

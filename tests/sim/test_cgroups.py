@@ -77,6 +77,23 @@ def test_what_a_worker_that_was_killed_left_is_swept_and_a_survivor_keeps_its_ow
     run(scenario)
 
 
+def test_one_of_an_earlier_activation_is_found_while_the_actor_runs_again():
+    async def scenario(here):
+        await here.submit(counter())
+        await here.reach(State.RUNNING)
+        (earlier,) = cgroups(here)
+        await here.suspend()
+        await here.resume()
+        await trio.sleep(60)
+        assert check(here.world, record_of(here.world)) == ()
+        here.world.cgroups.make(earlier, ("sandbox",), CgroupLimits())
+        (violation,) = check(here.world, record_of(here.world))
+        assert (violation.name, earlier in str(violation)) == ("CgroupsHoldTheirActors", True)
+        here.world.cgroups.cgroups.pop(earlier)
+
+    run(scenario)
+
+
 async def ask_in_vain(here):
     """Until the worker is killed on the way."""
     try:

@@ -20,6 +20,7 @@ from sim.faults import (
     faults_as_json,
     faults_from_json,
 )
+from sim.world.calls import LEFT_BEHIND
 from sim.world.runsc.settings import Latencies
 from sim.world.world import Machine
 from statemachine.reasons import Reason
@@ -198,12 +199,18 @@ def test_who_hangs_for_ever_does_not_outlive_its_supervisor():
     assert run(life).virtual_s < 10
 
 
-def test_a_hung_file_cannot_be_cancelled_and_a_hung_socket_can():
+def test_a_hung_file_cannot_be_cancelled_and_a_hung_socket_can_and_so_can_a_look_that_is_left_behind():
     async def life(here):
         here.plant(Fault(id="files", when=When(method="read"), what=Hang(for_s=50)))
+        for method in sorted(LEFT_BEHIND):
+            here.plant(Fault(id=method, when=When(method=method), what=Hang(for_s=50)))
+        files, runsc = here.worker.ports.files, here.world.settings.runsc
         here.plant(Fault(id="net", when=When(method="connect_unix"), what=Hang(for_s=50)))
         for call, waited_s in (
-            (lambda: here.worker.ports.files.read(here.world.settings.runsc, limit_bytes=100), 50),
+            (lambda: files.read(runsc, limit_bytes=100), 50),
+            (lambda: files.read_from(runsc, offset_bytes=0, limit_bytes=100), 1),
+            (lambda: files.stat(runsc), 1),
+            (lambda: files.free_bytes(runsc), 1),
             (lambda: here.worker.ports.net.connect_unix(here.world.settings.control_socket), 1),
         ):
             began_s = trio.current_time()

@@ -238,7 +238,7 @@ def test_the_driver_may_come_after_runsc_has_failed_for_want_of_it():
 
 def of_the_actor(record):
     """The ways it went, the whole commands of runsc, and what is left of it; not the worker's own look at the GPUs."""
-    commands = [call.argument for call in record.calls if call.argument.startswith(f"{RUNSC} --root=")]
+    commands = [call.argument for call in record.calls if f"{RUNSC} --root=" in call.argument]
     files = {name: text for name, text in record.files.items() if name.endswith(("assignment.json", "main.log"))}
     return record.states("a1"), commands, files
 

@@ -85,6 +85,20 @@ def test_it_is_stopped_within_its_grace_and_not_at_once():
         assert here.left() == []
 
 
+@pytest.mark.parametrize("after_s", [18.0, 20.0, 25.0, 60.0, 600.0])
+def test_its_exit_code_is_kept_however_long_the_watch_would_not_have_looked_when_it_is_stopped(after_s):
+    obeys = ["sh", "-c", "trap 'exit 7' TERM; while :; do sleep 0.1; done"]
+
+    @scene()
+    async def _(here):
+        await resumed(here, actor("a1", container(command=obeys)))
+        kill_file_server(here)
+        await trio.sleep(after_s)
+        await here.stop()
+        assert [each["exitCode"] for each in (await here.status())["containers"]] == [7]
+        assert here.left() == []
+
+
 @pytest.mark.parametrize("after_s", [1.0, 60.0])
 def test_a_restarted_worker_goes_on_with_it(after_s):
     @scene()

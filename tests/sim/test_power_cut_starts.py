@@ -107,7 +107,8 @@ def tree_points():
         await here.submit(THREE)
         await here.wait(State.RUNNING)
         (activation,) = here.world.disk.find_directory(here.world.state.sandboxes).entries.values()
-        found.extend(["made", *parts_of(activation.entries["bundles"], "bundles"), "renamed"])
+        made = (part for name in ("enter", "bundles") for part in parts_of(activation.entries[name], name))
+        found.extend(["made", *made, "renamed"])
 
     run(life)
     return found

@@ -11,7 +11,7 @@ from statemachine.actor import OnDrain
 from statemachine.problem import ProblemError
 from statemachine.states import State
 from supervisor.admitting import Admission
-from supervisor.draining import drain
+from supervisor.draining import Present, drain
 from supervisor.observing import NOBODY
 from supervisor.settings import Settings
 from supervisor.shutdown import Shutdown
@@ -71,10 +71,10 @@ class Stand:
         self.prepare.get(uid, lambda _: None)(performer)
         return performer
 
-    async def drain(self):
+    async def drain(self, commands_end=None):
         """As when a signal has asked for the end."""
         self.worker.shutdown.ask()
-        return await drain(self.ports.as_ports, self.worker)
+        return await drain(self.ports.as_ports, self.worker, Present(self.worker), commands_end or nothing_inside)
 
     async def submit(self, uid="a1", generation=1, **changes):
         admitted = await self.admission.submit(a_document(uid, generation, **changes), base=BASE)
@@ -120,6 +120,10 @@ class Stand:
 
     def status(self, uid="a1"):
         return json.loads(self.files.content[STATE.actor(uid).status])
+
+
+async def nothing_inside(_uid):
+    """No command of a client is executed inside an actor."""
 
 
 @asynccontextmanager

@@ -9,6 +9,7 @@ import anyio
 import pytest
 from structlog.testing import capture_logs
 
+from actors.bundle.activation_tree import enter_path
 from actors.gpu.partition import Claim
 from actors.ports import CgroupLimits, CgroupUsage, Delegation
 from statemachine.problem import ProblemError
@@ -126,6 +127,17 @@ async def test_where_activations_cannot_be_listed_nothing_is_removed():
     logs = await swept(ports, "a1.x")
     assert [each["event"] for each in logs] == ["unswept"]
     assert await ports.cgroups.names() == ("a1.x",)
+
+
+async def test_what_was_begun_in_a_cgroup_and_lives_on_in_a_worker_without_one_is_told():
+    ports = ports_with()
+    ports.files.put(enter_path(STATE.activation("taken")), b"")
+    ports.files.put(STATE.activation("without") / "sandbox.json", b"{}")
+    with capture_logs() as logs:
+        await WorkerCgroups(message="it is v1").sweep(ports.as_ports, STATE.sandboxes)
+    (told,) = logs
+    assert (told["event"], told["subject"], told["log_level"]) == ("unswept", "taken", "warning")
+    assert told["message"] == "its cgroup stays when it ends, as this worker has none of its own: it is v1"
 
 
 async def test_without_a_delegation_nothing_is_looked_for():

@@ -1,15 +1,19 @@
 """What commands print, without a worker: failures as one JSON document, files by names that a terminal can bear."""
 
+import errno
 import json
 import os
+from contextlib import asynccontextmanager
 from typing import Any
 
+import anyio
 import pytest
 
 import greenroom
 from statemachine.problem import Problem, ProblemError, Step
 from statemachine.reasons import Reason
-from supervisor.cli import inspection, requests
+from supervisor.cli import executing, inspection, requests
+from supervisor.host.foreground import Ended
 
 AWKWARD = os.fsdecode(b"a\xff\x1b[2J\n.json")
 LABEL = r"a\udcff\x1b[2J\n.json"
@@ -37,7 +41,7 @@ def worker(monkeypatch):
             raise answer
         return answer
 
-    for module in (inspection, requests):
+    for module in (executing, inspection, requests):
         monkeypatch.setattr(module, "ask", ask)
     return answers
 
@@ -192,3 +196,31 @@ def test_the_status_of_an_actor_says_where_its_snapshot_is_stored(stored, worker
     said = [line.split() for line in ran(capsys, "status", "a1")[1].splitlines()]
     assert ["snapshot", "s1", "of", "then", "at", "file:///here/s1"] in said
     assert [line[1] for line in said if line[0] == "stored"] == ([stored] if stored else [])
+
+
+def test_who_does_not_say_in_which_of_several_containers_is_told_how_to(worker, capsys):
+    worker["status"] = {"containers": [{"name": "one"}, {"name": "two"}]}
+    code, out, err = ran(capsys, "exec", "m1", "--", "sh")
+    assert (code, out) == (1, "")
+    hint, error = err.splitlines()
+    assert hint == "hint: `greenroom exec m1 -c NAME -- COMMAND…`, and NAME is one of one, two."
+    assert error.startswith("error: InvalidRequest: ")
+
+
+def test_it_is_a_failure_when_not_all_that_a_command_wrote_could_be_written(monkeypatch, capsys, tmp_path):
+    @asynccontextmanager
+    async def holding(*_arguments, **_named):
+        await anyio.lowlevel.checkpoint()
+        yield dict.fromkeys(("argv", "env", "stdin"), None) | {"streams": "", "log": str(tmp_path / "absent")}
+
+    def run_in_foreground(*_argv, **_streams):
+        return Ended(code=0, has_left_something=False, unwritten=OSError(errno.ENOSPC, "No space left on device"))
+
+    monkeypatch.setattr(executing, "holding", holding)
+    monkeypatch.setattr(executing, "run_in_foreground", run_in_foreground)
+    code, out, err = ran(capsys, "exec", "m1", "-c", "one", "--", "tar")
+    assert (code, out) == (1, "")
+    assert err.splitlines()[-1] == (
+        "error: OutputUnwritable: not all that the command wrote could be written: No space left on device; "
+        "it ended with exit code 0"
+    )

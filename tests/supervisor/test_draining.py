@@ -13,12 +13,12 @@ from statemachine.problem import ProblemError
 from statemachine.reasons import Reason
 from statemachine.states import State
 from supervisor import draining, operations
-from supervisor.draining import SUSPENDS_MAX
+from supervisor.draining import SUSPENDS_MAX, Present, drain
 from supervisor.left import left_by
 from supervisor.shutdown import Phase, Shutdown
 from tests.fakes.performer import a_problem
 from tests.supervisor.lives import settled
-from tests.supervisor.stands import DRAIN_S, a_stand
+from tests.supervisor.stands import DRAIN_S, a_stand, nothing_inside
 
 pytestmark = pytest.mark.anyio
 
@@ -55,20 +55,20 @@ class Steered(Shutdown):
 class Draining:
     """A drain that goes on beside the test, whose phases it ends; `came` is what came of it."""
 
-    def __init__(self, stand):
-        self.stand, self.came, self.shutdown = stand, None, Steered()
+    def __init__(self, stand, commands_end):
+        self.stand, self.came, self.shutdown, self._commands_end = stand, None, Steered(), commands_end
         stand.worker.shutdown = self.shutdown
 
     @classmethod
     @asynccontextmanager
-    async def of(cls, stand):
-        draining = cls(stand)
+    async def of(cls, stand, commands_end=None):
+        draining = cls(stand, commands_end)
         async with anyio.create_task_group() as group:
             group.start_soon(draining._drain)
             yield draining
 
     async def _drain(self):
-        self.came = await self.stand.drain()
+        self.came = await self.stand.drain(self._commands_end)
 
 
 def begun(holds):
@@ -108,6 +108,60 @@ async def test_what_does_not_run_waits_for_no_turn():
         assert len(begun(holds)) == SUSPENDS_MAX
         for hold in holds.values():
             hold.let_go()
+
+
+class Inside:
+    """Commands of clients inside some actors, until the test ends them."""
+
+    def __init__(self, *uids):
+        self._ended = {uid: anyio.Event() for uid in uids}
+
+    async def ended(self, uid):
+        if uid in self._ended:
+            await self._ended[uid].wait()
+
+    def end(self):
+        for ended in self._ended.values():
+            ended.set()
+
+
+async def test_a_command_inside_keeps_only_its_own_actor_from_its_suspend():
+    """However many have one: a start is rolled back and another actor is suspended, as if there were none."""
+    async with a_stand(on_drain=OnDrain.SUSPEND) as stand:
+        for uid in (*CROWD, "other"):
+            await stand.running(uid)
+        stand.prepare["starting"] = lambda performer: performer.hold(c.CreateSandbox)
+        await stand.submit("starting")
+        await stand.until(State.CREATING, uid="starting")
+        inside = Inside(*CROWD)
+        async with Draining.of(stand, inside.ended) as drain:
+            await stand.until(State.FAILED, uid="starting")
+            await stand.until(State.SUSPENDED, uid="other")
+            assert {states(stand)[uid] for uid in CROWD} == {State.RUNNING}
+            inside.end()
+        assert {states(stand)[uid] for uid in CROWD} == {State.SUSPENDED}
+        assert drain.came.late == ()
+
+
+async def test_whose_command_hangs_until_the_time_for_suspends_is_over_is_stopped():
+    async with a_stand(on_drain=OnDrain.SUSPEND) as stand:
+        await stand.running()
+        await stand.running("other")
+        async with Draining.of(stand, Inside("a1").ended) as drain:
+            await stand.until(State.SUSPENDED, uid="other")
+            drain.shutdown.end(Phase.SAVING)
+        assert states(stand) == {"a1": State.TERMINATED, "other": State.SUSPENDED}
+        assert drain.came.late == ("a1",)
+
+
+async def test_whose_actor_ends_while_its_command_is_waited_for_waits_no_longer():
+    async with a_stand(on_drain=OnDrain.SUSPEND) as stand:
+        await stand.running()
+        async with Draining.of(stand, Inside("a1").ended) as drain:
+            await settled()
+            await stand.performers["a1"].feed(e.ContainerExited(container="main", exit_code=3))
+        assert states(stand) == {"a1": State.FAILED}
+        assert drain.came.late == ()
 
 
 async def test_whoever_waits_for_a_turn_and_fails_is_not_started_again():
@@ -284,3 +338,21 @@ async def test_who_had_ended_before_is_not_told_of_and_who_rests_is():
         await stand.until(State.SUSPENDED)
         drained = await stand.drain()
         assert [each.uid for each in left_by(stand.worker, drained, ()).actors] == ["a1"]
+
+
+async def test_who_ends_between_the_signal_and_the_drain_is_told_of_and_so_is_who_is_taken_over_then():
+    async with a_stand(on_drain=OnDrain.STOP) as stand:
+        await stand.terminated("over")
+        await stand.running("a1")
+        present = Present(stand.worker)
+        stand.worker.shutdown.when_asked = present.note
+        stand.worker.shutdown.ask()
+        await operations.stop(stand.worker, "a1")
+        await stand.until(State.TERMINATED)
+        await stand.life("a1").ended.wait()
+        stand.worker.shutdown, asked = Shutdown(DRAIN_S), stand.worker.shutdown
+        await stand.running("late")
+        stand.worker.shutdown = asked
+        drained = await drain(stand.ports.as_ports, stand.worker, present, nothing_inside)
+        assert drained.found == {"a1", "late"}
+        assert [each.uid for each in left_by(stand.worker, drained, ()).actors] == ["a1", "late"]

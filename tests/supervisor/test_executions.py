@@ -1,12 +1,15 @@
 """Commands of clients: who may, for how long it holds, and that a shutdown waits for none of them."""
 
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import anyio
 import pytest
 
+from actors.steps import executing
 from statemachine.problem import ProblemError
 from statemachine.reasons import Reason
+from supervisor import shutdown
 from supervisor.client import call, holding
 from supervisor.control import ControlServer
 from supervisor.executions import ARGUMENTS_MAX, Executions
@@ -98,10 +101,50 @@ async def test_who_does_not_run_executes_nothing(tmp_path):
         assert await bench.refusal() is Reason.OPERATION_IN_PROGRESS
 
 
+async def test_who_names_no_container_of_the_actor_is_told_which_there_are_and_how_to_write_the_command(tmp_path):
+    async with a_bench(tmp_path) as bench:
+        with pytest.raises(ProblemError) as caught:
+            await call(bench.net, bench.path, "exec", uid="a1", container="exit 3", command=["sh"])
+    hint = caught.value.problem.hint
+    assert hint == "`greenroom exec a1 -c NAME -- COMMAND…`, and NAME is one of one, two; `--` before the command."
+
+
+class Hung:
+    """A command that is left inside and whose end hangs."""
+
+    def __init__(self, bench, plan):
+        bench.stage.ports.files.put(Path(plan["pidFile"]), b"7\n")
+        bench.stage.sandbox.runsc.end_exec = self._end_exec
+        self.begun = anyio.Event()
+
+    async def _end_exec(self, *_arguments):
+        self.begun.set()
+        await anyio.sleep_forever()
+
+
+async def test_one_that_hangs_is_given_up_with_the_time_of_the_shutdown(tmp_path, monkeypatch):
+    """A second signal leaves some seconds for all, also for the look for what is left of a command."""
+    monkeypatch.setattr(executing, "FINISH_S", 1000 * BOUND_S)
+    monkeypatch.setattr(shutdown, "HURRIED_S", 0.0)
+    monkeypatch.setattr(shutdown, "LAST_S", 0.0)
+    async with a_bench(tmp_path) as bench, bench.executing() as plan:
+        hung = Hung(bench, plan)
+        bench.executions.end()
+        with anyio.fail_after(BOUND_S):
+            await hung.begun.wait()
+            await bench.executions.ended("another")
+            bench.stand.worker.shutdown.ask()
+            assert bench.stage.executions == 1
+            bench.stand.worker.shutdown.ask()
+            await bench.executions.ended("a1")
+        assert bench.stage.executions == 0
+
+
 async def test_a_shutdown_ends_those_that_run_before_it_goes_on_and_lets_none_begin(tmp_path):
     async with a_bench(tmp_path) as bench, bench.executing():
+        bench.executions.end()
         with anyio.fail_after(BOUND_S):
-            await bench.executions.end(bench.stand.worker.shutdown)
+            await bench.executions.ended("a1")
         assert bench.stage.executions == 0
         assert await bench.refusal() is Reason.OPERATION_IN_PROGRESS
         bench.stand.worker.shutdown.ask()

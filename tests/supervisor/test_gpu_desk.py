@@ -194,6 +194,18 @@ async def test_only_the_holder_of_a_gpu_is_told_of_its_xids_and_together():
         assert told == [("a1", "/dev/nvidia2 XID 13", 2)]
 
 
+async def test_an_xid_is_told_to_who_held_the_gpu_when_it_came_and_not_to_the_next_one():
+    desk, _, nvml, _ = a_desk(2)
+    await desk.grant("a1", claims(main=1))
+    nvml.xids.add(XidFact(gpu="GPU-2", xid=13), 0.0)
+    desk.give_back("a1")
+    nvml.xids.add(XidFact(gpu="GPU-2", xid=31), 0.0)  # nobody's
+    await desk.grant("a2", claims(main=1))
+    nvml.xids.add(XidFact(gpu="GPU-2", xid=43), 0.0)
+    async with watching(desk) as told:
+        assert told == [("a1", "/dev/nvidia2 XID 13", 1), ("a2", "/dev/nvidia2 XID 43", 1)]
+
+
 async def test_only_the_holder_of_a_lost_gpu_is_told_and_once():
     desk, _, nvml, _ = a_desk(2, 3, 5)
     await desk.grant("a1", claims(main=2))

@@ -159,6 +159,20 @@ async def test_used_memory_is_known_and_wakes_nobody():
             tasks.cancel_scope.cancel()
 
 
+async def test_used_memory_is_taken_of_gpus_alone_that_are_there_and_answer():
+    async with watching() as (watch, gpus):
+        watch.ask_for_facts()
+        monitor = await gpus.number(1)
+        monitor.say(MemoryFact(gpu="GPU-0", used_bytes=5))  # before anybody has said that it is there
+        await anyio.wait_all_tasks_blocked()
+        assert watch.used_bytes == {}
+        monitor.say(SEEN, XidFact(gpu="GPU-1", xid=79), MemoryFact(gpu="GPU-1", used_bytes=6))
+        monitor.say(*(MemoryFact(gpu=f"GPU-{number}", used_bytes=number) for number in range(1000)))
+        monitor.say(MemoryFact(gpu="GPU-0", used_bytes=7))
+        await anyio.wait_all_tasks_blocked()
+        assert watch.used_bytes == {"GPU-0": 7}
+
+
 async def test_of_a_gpu_that_is_lost_and_of_an_nvml_that_fails_no_used_memory_is_known():
     async with watching() as (watch, gpus):
         watch.ask_for_facts()

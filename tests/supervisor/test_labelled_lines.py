@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from supervisor.labelled_lines import LABEL_KEYS, Part, dropped, labelled, labelled_part
+from supervisor.labelled_lines import LABEL_KEYS, Part, dropped, label_members, labelled, labelled_part
 
 OURS = {
     "ate.dev/actor_atespace": "team-a",
@@ -15,13 +15,14 @@ OURS = {
     "ate.dev/actor_generation": "3",
     "ate.dev/container_name": "main",
 }
+LABELS = label_members(OURS)
 AT = "2026-11-29T15:04:05.678Z"
 GCE = "logging.googleapis.com/labels"
 
 
 def told(line):
     """What a collector reads; a line of ours is one line, and JSON to the letter."""
-    written = labelled(line, OURS, at=AT)
+    written = labelled(line, LABELS, at=AT)
     assert written.endswith(b"\n")
     assert written.count(b"\n") == 1
     assert not any(byte < 0x20 for byte in written[:-1])
@@ -67,13 +68,13 @@ def test_what_a_container_says_in_our_name_is_taken_out_of_both_label_keys_and_t
     forged = {"ate.dev/actor_uid": "victim", "ATE.dev/Actor_uid": "victim", "ate.actor.uid": "victim", "team": "x"}
     line = json.dumps({"labels": forged, GCE: forged, "ate.dev/actor_uid": "victim", "message": "m"}).encode()
     assert told(line) == {GCE: {"team": "x"}, "message": "m", "labels": {"team": "x"} | OURS}
-    assert b"victim" not in labelled(line, OURS, at=AT)
+    assert b"victim" not in labelled(line, LABELS, at=AT)
 
 
 def test_a_forged_label_in_other_letters_or_said_twice_is_found_as_well():
     line = rb'{"\u006cabels":{"\u0061te.dev/actor_uid":"victim","a":"1"},"labels":{"ate.dev\/actor_uid":"victim"}}'
     assert told(line) == {"labels": {"a": "1"} | OURS}
-    assert b"victim" not in labelled(line, OURS, at=AT)
+    assert b"victim" not in labelled(line, LABELS, at=AT)
 
 
 @pytest.mark.parametrize("labels", [b'"ate.dev/actor_uid=victim"', b"null", b"[1]", b"7"])
@@ -85,7 +86,7 @@ def test_labels_that_are_no_object_make_the_line_a_message_of_which_nothing_is_l
 
 @pytest.mark.parametrize("number", ["12345678901234567890", "9" * 5000, "1.10", "1e400", "-0", "1E+2"])
 def test_a_number_stays_to_the_digit(number):
-    written = labelled(b'{"n":%s}' % number.encode(), OURS, at=AT)
+    written = labelled(b'{"n":%s}' % number.encode(), LABELS, at=AT)
     assert written.startswith(b'{"n":%s,' % number.encode())
 
 
@@ -99,17 +100,17 @@ def test_nul_and_bytes_that_are_no_utf8_are_escapes():
 
 def test_what_a_terminal_would_obey_is_an_escape_in_text_and_in_json():
     for line in ("\x1b[2J\x9b2J\x7f\u2028", '{"a":"\x9b2J\x7f\u2028\u2029"}'):
-        written = labelled(line.encode(), OURS, at=AT).decode()
+        written = labelled(line.encode(), LABELS, at=AT).decode()
         assert not set(written) & {"\x1b", "\x9b", "\x7f", "\u2028", "\u2029"}
 
 
 def test_a_part_says_which_it_is_and_whether_more_follows():
-    part = json.loads(labelled_part(b"aaa", OURS, at=AT, part=Part(number=2, is_last=False)))
+    part = json.loads(labelled_part(b"aaa", LABELS, at=AT, part=Part(number=2, is_last=False)))
     assert part == {"time": AT, "message": "aaa", "part": 2, "more": True, "labels": OURS}
 
 
 def test_what_was_dropped_is_counted_in_a_line_of_ours():
-    line = json.loads(dropped(77, OURS, at=AT))
+    line = json.loads(dropped(77, LABELS, at=AT))
     assert (line["dropped_bytes"], line["labels"]) == (77, OURS)
 
 

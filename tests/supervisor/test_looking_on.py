@@ -17,8 +17,8 @@ from supervisor.looking_on import LookingOn
 from supervisor.observing import NOBODY
 from tests.fakes.performer import a_problem
 from tests.fakes.ports import FakePorts
+from tests.supervisor.log_benches import BOUND_S, FakeOutput
 from tests.supervisor.stands import a_stand
-from tests.supervisor.test_log_keeping import BOUND_S, FakeOutput
 
 pytestmark = pytest.mark.anyio
 

@@ -11,6 +11,7 @@ from statemachine.actor import OnDrain
 from statemachine.problem import Problem, ProblemError, Step
 from statemachine.reasons import Reason
 from supervisor import leaving, recovering, running
+from supervisor.draining import Present
 from supervisor.host.net import HostNet
 from supervisor.inbox import SignalInbox
 from supervisor.running import run_worker
@@ -100,6 +101,9 @@ async def test_who_is_asked_to_end_while_it_recovers_recovers_no_other_actor_and
     monkeypatch.setattr(recovering, "_recover_actor", recover_actor)
     assert await ran(bench) is None
     assert begun == recovered
+    # None of them has a life here: as when only their snapshots are left.
+    (left,) = [entry for entry in logs if entry["event"] == "left"]
+    assert left["not_recovered"] == ([] if at == "a3" else ["a1", "a2", "a3"])
     told = [entry["event"] for entry in logs if entry["event"] in {"signal", "draining", "left"}]
     assert sorted(told) == ["draining", "left", "signal"]  # who answers SIGHUP may have its turn after the drain began
     assert not bench.lock.is_held
@@ -115,6 +119,24 @@ async def test_a_signal_that_came_before_anything_else_ends_it_before_the_first_
     bench.signals.inbox.put(signal.SIGTERM)
     assert await ran(bench) is None
     assert begun == []
+
+
+async def test_who_is_there_is_noted_at_the_signal_itself_and_again_at_the_drain(bench, monkeypatch):
+    noted = []
+
+    class Noting(Present):
+        def note(self):
+            noted.append(self._worker.shutdown.is_asked)
+            super().note()
+
+    async def work(_ports, worker, *_, **__):
+        bench.signals.inbox.put(signal.SIGTERM)
+        await worker.shutdown.asked.wait()
+
+    monkeypatch.setattr(running, "Present", Noting)
+    monkeypatch.setattr(running, "_work", work)
+    assert await ran(bench) is None
+    assert noted == [False, True]
 
 
 def ending_leftovers(monkeypatch, second):

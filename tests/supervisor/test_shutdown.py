@@ -51,6 +51,14 @@ async def test_the_second_signal_shortens_what_is_left_and_a_third_changes_nothi
         assert under_way.deadline == deadline
 
 
+async def test_who_wants_to_know_hears_of_the_first_signal_before_anything_comes_of_it():
+    shutdown, heard = Shutdown(TIME_S), []
+    shutdown.when_asked = lambda: heard.append(shutdown.is_asked)
+    for _ in range(3):
+        shutdown.ask()
+    assert heard == [False]
+
+
 async def test_a_second_signal_never_gives_more_time():
     shutdown = Shutdown(HURRIED_S / 2)
     shutdown.ask()
@@ -78,6 +86,16 @@ async def test_what_is_cleared_up_at_last_is_not_cancelled_with_all_else_and_has
             await anyio.lowlevel.checkpoint()
             went_on = True
     assert went_on
+
+
+async def test_what_comes_in_several_parts_has_these_seconds_once():
+    shutdown = Shutdown(0.0)
+    shutdown.ask()
+    began_at = anyio.current_time()
+    for _ in range(3):
+        with shutdown.at_last(1000.0, began_at=began_at) as last:
+            assert last.deadline == began_at + LAST_S
+            await anyio.lowlevel.checkpoint()
 
 
 @pytest.mark.parametrize("time_s", [0.0, 1.0, 5.0, 30.0, 120.0, 1800.0, 86400.0])

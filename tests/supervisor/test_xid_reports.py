@@ -11,6 +11,12 @@ pytestmark = pytest.mark.anyio
 FLOOD = 10_000
 
 
+def held_by(uid):
+    reports = XidReports()
+    reports.holder_of = {"GPU-0": uid}.get
+    return reports
+
+
 def xid(number, gpu="GPU-0"):
     return XidFact(gpu=gpu, xid=number)
 
@@ -30,6 +36,7 @@ def test_a_flood_of_one_costs_one_line():
 
 def test_a_flood_of_ever_other_ones_costs_a_bounded_number_of_lines_and_no_memory():
     reports = XidReports()
+    reports.holder_of = lambda _gpu: "a1"
     lines = sum(bool(reports.add(xid(number, f"GPU-{number}"), 0.001 * number)) for number in range(FLOOD))
     assert lines == LINES_MAX
     assert len(reports._pairs) == PAIRS_MAX
@@ -47,7 +54,7 @@ def test_what_one_gpu_reported_is_shown_the_latest_last():
 
 
 async def test_what_is_to_be_told_is_waited_for_and_told_together():
-    reports, taken = XidReports(), []
+    reports, taken = held_by("a1"), []
 
     async def take():
         taken.append(await reports.untold())
@@ -58,15 +65,27 @@ async def test_what_is_to_be_told_is_waited_for_and_told_together():
         assert taken == []
         for number in (13, 13, 31):
             reports.add(xid(number), 0)
-    assert taken == [(("GPU-0", 13, 2), ("GPU-0", 31, 1))]
+    assert taken == [(("a1", "GPU-0", 13, 2), ("a1", "GPU-0", 31, 1))]
     with anyio.move_on_after(0.01) as patience:
         await reports.untold()
     assert patience.cancelled_caught
 
 
-async def test_an_xid_of_no_gpu_is_logged_and_nobodys():
-    reports = XidReports()
-    assert reports.add(xid(79, None), 0) == 1
+async def test_it_is_told_to_who_held_the_gpu_when_it_came_whoever_holds_it_when_it_is_told():
+    reports = held_by("a1")
+    reports.add(xid(13), 0)
+    reports.holder_of = {"GPU-0": "a2"}.get
+    reports.add(xid(13), 0)
+    reports.holder_of = {}.get
+    reports.add(xid(13), 0)
+    assert await reports.untold() == (("a1", "GPU-0", 13, 1), ("a2", "GPU-0", 13, 1))
+    assert reports.as_json("GPU-0") == [{"xid": 13, "count": 3, "policy": "Tell"}]
+
+
+@pytest.mark.parametrize("gpu", [None, "GPU-1"])
+async def test_an_xid_of_no_gpu_or_of_one_that_nobody_holds_is_logged_and_nobodys(gpu):
+    reports = held_by("a1")
+    assert reports.add(xid(79, gpu), 0) == 1
     with anyio.move_on_after(0.01) as patience:
         await reports.untold()
     assert patience.cancelled_caught

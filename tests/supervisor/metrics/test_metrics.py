@@ -4,7 +4,9 @@ import anyio
 import pytest
 
 from actors.gpu.facts import XidFact
+from actors.gpu.inventory import Inventory
 from actors.gpu.partition import Claim
+from actors.gpu.view import NvmlAnswers
 from actors.manifest import CHECKPOINT_FILES
 from actors.ports import CgroupUsage
 from statemachine import commands as c
@@ -18,7 +20,7 @@ from supervisor.metrics.catalogue import HEARD, METRICS, PER_ACTOR, SEEN, Kind
 from supervisor.metrics.tallies import BOUNDS_S
 from supervisor.spec_keeper import SpecCounts
 from supervisor.usage import ActorUsage
-from tests.fakes.nvml import put_nodes
+from tests.fakes.nvml import DRIVER, put_nodes
 from tests.fakes.performer import a_problem, failing
 from tests.gpu.making import gpu
 from tests.supervisor.lives import settled
@@ -136,14 +138,17 @@ async def test_a_trouble_is_counted_as_often_as_it_came():
     assert scraped.all("greenroom_notices_total") == {(Reason.GPU_ERROR_REPORTED,): 4}
 
 
-async def test_gpus_are_told_by_the_words_of_the_status():
+async def test_gpus_are_told_by_the_words_of_the_status_in_which_a_withheld_one_is_lost():
     async with a_watched_stand() as watched:
-        put_nodes(watched.stand.files, 0, 1, 2)
-        watched.stand.nvml.answer(gpu(0), gpu(1), gpu(2, lost="XID 79"))
+        put_nodes(watched.stand.files, 0, 1, 2, 3)
+        gpus = Inventory((gpu(0), gpu(1), gpu(2, lost="XID 79"), gpu(3))).withholding({"GPU-3": "XID 74"})
+        watched.stand.nvml.say(NvmlAnswers(driver=DRIVER, inventory=gpus))
         await watched.stand.worker.gpus.grant("a1", [Claim("one", 1)])
+        shown = sorted(each["state"] for each in watched.stand.worker.gpus.as_json())
         scraped = await watched.scrape()
-    assert scraped.all("greenroom_gpus") == {("Free",): 1, ("Held",): 1, ("Lost",): 1}
-    assert scraped.value("greenroom_gpus", state="Withheld") == 0
+    assert shown == ["Free", "Held", "Lost", "Lost"]
+    assert scraped.all("greenroom_gpus") == {("Free",): 1, ("Held",): 1, ("Lost",): 2}
+    assert scraped.value("greenroom_gpus", state="Withheld") is None
 
 
 async def test_xids_and_monitors_are_told_by_what_is_made_of_them():
