@@ -19,10 +19,12 @@ class Served:
     """A server with some pages, at a unix socket and at a port."""
 
     def __init__(self, server, net, path, accepts):
-        self.server, self.net, self.path, self.accepts = server, net, path, accepts
+        self.server, self.net, self.path, self.accepts, self.connected = server, net, path, accepts, 0
 
     async def connect(self):
-        return (await self.net.connect_unix(self.path)).stream
+        stream = (await self.net.connect_unix(self.path)).stream
+        self.connected += 1
+        return stream
 
     async def exchange(self, data):
         """Send bytes, and return all that comes until the server closes."""
@@ -31,8 +33,9 @@ class Served:
             return await rest(stream)
 
     async def nobody_is_left(self):
+        """Wait until everybody who has connected was taken on, and has gone."""
         with anyio.fail_after(BOUND_S):
-            while self.server.connections:
+            while self.server._number < self.connected or self.server.connections:
                 await anyio.sleep(0.002)
 
 
