@@ -89,8 +89,10 @@ class Pod(oci.WorkerContainer):
         made["process"]["noNewPrivileges"] = not security["allowPrivilegeEscalation"]
         made["root"]["readonly"] = security["readOnlyRootFilesystem"]
         mounts = objects.mounts(self.name_of_objects)
-        # A volume over what the runtime has put there already, such as /tmp, takes its place.
-        made["mounts"] = [each for each in made["mounts"] if each["destination"] not in mounts]
+        # A volume over what the runtime has put there, such as /tmp, takes its place; the checkout may be below it.
+        early = [each for each in made["mounts"] if each["type"] != "bind" and each["destination"] not in mounts]
+        ours = [each for each in made["mounts"] if each["type"] == "bind"]
+        made["mounts"] = early
         for path, mount in mounts.items():
             source = self.images if "hostPath" in mount["volume"] else self.volumes / mount["name"]
             source.mkdir(parents=True, exist_ok=True)
@@ -100,14 +102,13 @@ class Pod(oci.WorkerContainer):
             made["mounts"].append(
                 {"destination": path, "type": "bind", "source": str(source), "options": ["rbind", access]}
             )
-        made["mounts"].append(
-            {
-                "destination": spec["terminationMessagePath"],
-                "type": "bind",
-                "source": str(self.termination_log),
-                "options": ["bind", "rw"],
-            }
-        )
+        message = {
+            "destination": spec["terminationMessagePath"],
+            "type": "bind",
+            "source": str(self.termination_log),
+            "options": ["bind", "rw"],
+        }
+        made["mounts"] += [*ours, message]
         return made
 
     def asks(self, probe: str) -> int:
