@@ -46,6 +46,7 @@ def test_an_example_is_taken_where_what_it_names_is_unpacked(path, tmp_path):
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
 
 
+@pytest.mark.long  # builds the real kustomize
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
 def test_an_example_names_only_what_the_pod_mounts_and_the_tree_is_missed_where_it_is_not(path):
     ended = validate(path)
@@ -55,6 +56,7 @@ def test_an_example_names_only_what_the_pod_mounts_and_the_tree_is_missed_where_
         assert mounts(name)[BUNDLES]["readOnly"]
 
 
+@pytest.mark.long  # as above
 def test_the_gpu_example_claims_no_more_than_the_worker_of_the_overlay_has():
     spec = yaml.safe_load((DEPLOY / "examples" / "trainer.yaml").read_text())["spec"]
     resources = container(GPU)["resources"]["limits"]

@@ -33,6 +33,8 @@ from tests.deploy.objects import (
 )
 from tests.needs import ROOT
 
+pytestmark = pytest.mark.long  # builds the real kustomize
+
 OLDEST_KUBERNETES = "1.30"
 """The first that has a field for AppArmor; docs/operating.md names it."""
 NEWEST_KUBERNETES = ".".join(kubernetes_validate.latest_version().split(".")[:2])

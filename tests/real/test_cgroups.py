@@ -17,7 +17,7 @@ from tests.real.process import WorkerProcess
 from tests.real.scenery import assignment, counting
 from tests.real.stage import eventually, open_worker
 
-pytestmark = pytest.mark.runsc
+pytestmark = [pytest.mark.runsc, pytest.mark.long]
 TWO = ("c1", "c2")
 
 

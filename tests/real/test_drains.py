@@ -8,8 +8,7 @@ import pytest
 from tests.real.process import SlowRunsc, WorkerProcess, greenroom, wait_until
 from tests.real.scenery import assignment, counting, goes_on, whole_lines
 
-pytestmark = pytest.mark.runsc
-LONG = pytest.mark.long
+pytestmark = [pytest.mark.runsc, pytest.mark.long]
 UID = "a1"
 
 
@@ -169,7 +168,6 @@ def go_to(worker, slow, verb, rootfs):
     slow.await_arrival(verb)
 
 
-@LONG
 @pytest.mark.parametrize("verb", POINTS)
 def test_case_023_a_worker_that_is_asked_to_leave_in_the_middle_of_a_command(worker, slow, rootfs, verb):
     go_to(worker, slow, verb, rootfs)

@@ -11,7 +11,7 @@ from tests.needs import Tool, need
 from tests.real.process import SlowRunsc, WorkerProcess, greenroom, wait_until
 from tests.real.scenery import assignment, counting, write_assignment
 
-pytestmark = pytest.mark.runsc
+pytestmark = [pytest.mark.runsc, pytest.mark.long]
 
 BACKENDS = pytest.mark.parametrize("backend", ["asyncio", "trio"])
 PID_1 = ("unshare", "--fork", "--pid", "--kill-child", "--mount-proc")
