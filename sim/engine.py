@@ -130,6 +130,7 @@ def run(
     faults: Sequence[Fault] = (),
     machine: Machine | None = None,
     settings: Settings | None = None,
+    prepare: Callable[[World], None] = lambda _: None,
     limit_s: float = LIMIT_S,
 ) -> Record:
     """Run a scenario.
@@ -140,6 +141,7 @@ def run(
         faults: what goes wrong.
         machine: what the simulated machine is like.
         settings: how its supervisor is started.
+        prepare: is given the world before that.
         limit_s: virtual seconds that it may take.
 
     Raises:
@@ -147,6 +149,7 @@ def run(
         HungError: it did not end.
     """
     world = World(seed=seed, faults=faults, machine=machine, settings=settings)
+    prepare(world)
     try:
         return run_in_virtual_time(lambda: _play(world, scenario, limit_s), seed=seed)
     except BaseException as error:  # noqa: BLE001 - it goes on, out of its groups and with a note

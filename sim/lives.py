@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 import trio
 
-from sim.documents import IDLE, actor, container, counter, durable
+from sim.documents import IDLE, actor, container, counter, durable, idler
 from sim.world import scenery
 from sim.world.gpus import Driver, some_gpus
 from sim.world.world import Machine
@@ -32,6 +32,7 @@ class ActorLife:
     Attributes:
         name: in reports and on the command line.
         play: does everything, up to the end; what it waits for comes by itself.
+        play_on: does the rest, after the supervisor was killed and another one has started; None: it is not killed.
         document: the assignment of the actor that it is about.
         machine: what the simulated machine is like.
         mend: ends what the scenario has broken outside, before another supervisor starts.
@@ -41,6 +42,7 @@ class ActorLife:
     name: str
     play: Callable[[Stage], Awaitable[None]]
     document: Mapping[str, Any]
+    play_on: Callable[[Stage], Awaitable[None]] | None = None
     machine: Machine = attrs.field(factory=Machine)
     mend: Callable[[World], None] = lambda _: None
     can_run: bool = True
@@ -74,6 +76,11 @@ def claiming(name: str, count: int, **more: Any) -> dict[str, Any]:
 
 
 _CLAIMING: Final = actor("a1", claiming("trainer", 1), claiming("eval", 1), container("logger", IDLE))
+_DEAF: Final = actor("a1", container(command=("sh", "-c", "trap '' TERM; while :; do sleep 1; done")))
+_ONCE: Final = actor("a3", container(command=("sh", "-c", "sleep 1.2; exit 0")))
+_RETRIED: Final = actor("a4", container(command=("sh", "-c", "sleep 1; exit 3")), restartPolicy="OnFailure")
+_CROWD: Final = (_DEAF, idler("a2"), _ONCE, _RETRIED, *(idler(f"a{number}") for number in range(5, 9)))
+_STORED: Final = counter(suspend={"uri": "s3://bucket/snapshots"})
 _DURABLE: Final = durable()
 _OTHER: Final = actor("a2", claiming("solo", 1))
 _GPUS: Final = Machine(gpus=some_gpus(3, minors=(5, 2, 3)), driver=Driver(version="550.90.07"))
@@ -81,6 +88,13 @@ _GPUS: Final = Machine(gpus=some_gpus(3, minors=(5, 2, 3)), driver=Driver(versio
 
 async def _run_and_stop(here: Stage) -> None:
     await here.submit(_COUNTER)
+    await here.wait(State.RUNNING)
+    await here.stop()
+
+
+async def _deaf(here: Stage) -> None:
+    """Its stop takes the whole grace period."""
+    await here.submit(_DEAF)
     await here.wait(State.RUNNING)
     await here.stop()
 
@@ -199,8 +213,58 @@ def _reset_gpus(world: World) -> None:
     world.gpus.recover(2)
 
 
+async def _leave_three(here: Stage) -> None:
+    """One that runs, one that is suspended, and one that is being suspended."""
+    for uid in ("a1", "a2", "a3"):
+        await here.submit(idler(uid))
+    for uid in ("a1", "a2", "a3"):
+        await here.wait(State.RUNNING, uid)
+    await here.suspend("a2")
+    await here.reach(State.SUSPENDING, "a3")
+
+
+async def _take_over_three(here: Stage) -> None:
+    await here.wait(State.RUNNING)
+    await here.stop()
+
+
+async def _leave_gpus(here: Stage) -> None:
+    """One that holds GPUs, beside one that is suspended."""
+    await here.submit(_CLAIMING)
+    await here.wait(State.RUNNING)
+    await here.submit(_OTHER)
+    await here.wait(State.RUNNING, "a2")
+    await here.suspend("a2")
+
+
+async def _take_over_gpus(here: Stage) -> None:
+    await here.wait(State.RUNNING)
+    await here.resume("a2")
+    await here.stop()
+
+
+async def _crowd(here: Stage) -> None:
+    """More actors than are suspended side by side: one is deaf to TERM, one ends by itself, one fails and restarts."""
+    for document in _CROWD:
+        await here.submit(document)
+    for document in _CROWD:
+        await here.until(State.RUNNING, document["metadata"]["uid"])
+    await trio.sleep(2.0)
+    await here.stop()
+
+
+async def _stored(here: Stage) -> None:
+    """With a store, which takes its time."""
+    await here.submit(_STORED)
+    await here.wait(State.RUNNING)
+    await here.suspend()
+    await here.resume()
+    await here.stop()
+
+
 _ALL: Final = (
     ActorLife(name="run-stop", play=_run_and_stop, document=_COUNTER),
+    ActorLife(name="deaf", play=_deaf, document=_DEAF),
     ActorLife(name="suspend-resume", play=_suspend_and_resume, document=_COUNTER),
     ActorLife(name="three-containers", play=_three_containers, document=_THREE),
     ActorLife(
@@ -217,6 +281,10 @@ _ALL: Final = (
     ActorLife(name="durable-volumes", play=_durable_volumes, document=_DURABLE),
     ActorLife(name="claimed-gpus", play=_claimed_gpus, document=_CLAIMING, machine=_GPUS),
     ActorLife(name="lost-gpu", play=_lost_gpu, document=_CLAIMING, machine=_GPUS, mend=_reset_gpus),
+    ActorLife(name="taken-over", play=_leave_three, play_on=_take_over_three, document=idler()),
+    ActorLife(name="taken-over-gpus", play=_leave_gpus, play_on=_take_over_gpus, document=_CLAIMING, machine=_GPUS),
+    ActorLife(name="crowd", play=_crowd, document=_DEAF),
+    ActorLife(name="stored", play=_stored, document=_STORED),
 )
 LIVES: Final[Mapping[str, ActorLife]] = MappingProxyType({each.name: each for each in _ALL})
 """By name. Together they perform every command of the table that is performed today."""

@@ -20,9 +20,9 @@ from sim.faults import Fault, When
 from sim.invariants.never_lost import lost_now
 from sim.invariants.violation import Violation
 from sim.lives import ActorLife
+from sim.playing import come_to_rest, end, run_again
 from sim.promises import Ending, broken_promise, is_excused
 from sim.spots import SWEPT, UID, Kind, Progress, Spot, live, spots_of
-from sim.walker import come_to_rest, end, run_again
 from statemachine.problem import ProblemError
 from statemachine.states import State
 

@@ -1,31 +1,30 @@
-"""The SIGTERM walk: a life is run once, and once more for each of its points, with a SIGTERM just before that call.
+"""SIGTERM at a point of a life: what `sim.walker` lets come there beside crashes.
 
 The worker must be gone by its deadline, and nothing of a sandbox may be left. Its last line must tell of every actor,
-and what it tells must be so: Suspended with a snapshot that is whole, Terminated, or Failed with a reason. Then a next
-supervisor starts on what is there, comes to rest, and the actor is asked for Running and for its end.
+and what it tells must be so: Suspended with a snapshot that is whole, Terminated, or Failed with a reason. Then the
+next supervisor goes on as after a crash. Of a worker that is killed in the middle of its drain, as a kubelet does when
+the grace period is over, only that is asked.
 
-    report = walk_terminations(TERMINATED["run-stop"], seed=0)
+    report = walk(LIVES["run-stop"], how=tuple(Asked))
     assert not report.violations, report
 """
 
 from __future__ import annotations
 
 import enum
+import math
 import signal
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 import attrs
 import trio
 
-from sim.documents import actor, container, counter, idler
+from actors.manifest import MANIFEST_NAME
 from sim.engine import record_of, run
 from sim.invariants.evidence import actors_in, snapshots_of
 from sim.invariants.registry import check
 from sim.invariants.snapshots import faults_of
-from sim.invariants.violation import Violation
-from sim.lives import LIVES, ActorLife
-from sim.walker import Walked, WalkReport, come_to_rest, end, every, look_on, points_in, run_again, settle
+from sim.playing import go_on, play, violation
 from sim.world.world import default_settings
 from statemachine.problem import ProblemError
 from statemachine.reasons import Reason
@@ -33,15 +32,17 @@ from statemachine.states import FINAL, INACTIVE, State
 from supervisor.shutdown import HURRIED_S, LAST_S
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from typing import Any
 
-    from sim.engine import Scenario
-    from sim.hearing import Said
     from sim.invariants.evidence import ActorOnDisk
+    from sim.invariants.violation import Violation
+    from sim.lives import ActorLife
     from sim.scenario import Stage
-    from sim.walker import Point, Share
+    from sim.walker import Point
     from sim.world.calls import Call
+    from sim.world.incarnation import Incarnation
+    from sim.world.world import World
     from supervisor.settings import Settings
 
 SHORT_S: Final = 0.3
@@ -58,6 +59,8 @@ class Asked(enum.StrEnum):
     """Once more while it drains."""
     SHORT = "term-short"
     """Once, and it has nearly no time."""
+    KILLED = "term-kill"
+    """Once, and it is killed while it drains."""
 
     @property
     def settings(self) -> Settings:
@@ -65,102 +68,15 @@ class Asked(enum.StrEnum):
         usual = default_settings()
         return attrs.evolve(usual, drain_timeout_s=SHORT_S) if self is Asked.SHORT else usual
 
-
-# ---- lives beside those of the crash walk
-
-
-async def _taken_over(here: Stage) -> None:
-    """A worker that takes over what one that was killed has left: running, suspended, and half suspended."""
-    for uid in ("a1", "a2", "a3"):
-        await here.submit(idler(uid))
-    for uid in ("a1", "a2", "a3"):
-        await here.wait(State.RUNNING, uid)
-    await here.suspend("a2")
-    await here.reach(State.SUSPENDING, "a3")
-    if any(said.event == "draining" for said in here.world.hearing.said):
-        return  # it is not killed while it leaves
-    await here.restart(drain_timeout_s=here.world.settings.drain_timeout_s)
-    await here.wait(State.RUNNING)
-    await here.stop()
+    def at(self, life: ActorLife, point: Point, *, seed: int) -> tuple[Violation, ...]:
+        """Run a life to a point, ask the worker for its end there, and look at what comes of it."""
+        return terminate(life, point, self, seed=seed, apart=point.number * 17 % APART_MAX + 1)
 
 
-async def _crowd(here: Stage) -> None:
-    """More actors than are suspended side by side: one is deaf to TERM, one ends by itself, one fails and restarts."""
-    for document in _CROWD:
-        await here.submit(document)
-    for document in _CROWD:
-        await here.until(State.RUNNING, document["metadata"]["uid"])
-    await trio.sleep(2.0)
-    await here.stop()
+_SECOND: Final = {Asked.TWICE: signal.SIGTERM, Asked.KILLED: signal.SIGKILL}
 
 
-async def _stored(here: Stage) -> None:
-    """With a store, which takes its time."""
-    await here.submit(_STORED)
-    await here.wait(State.RUNNING)
-    await here.suspend()
-    await here.resume()
-    await here.stop()
-
-
-_DEAF: Final = actor("a2", container(command=("sh", "-c", "trap '' TERM; while :; do sleep 1; done")))
-_ONCE: Final = actor("a3", container(command=("sh", "-c", "sleep 1.2; exit 0")))
-_FAILING: Final = actor("a4", container(command=("sh", "-c", "sleep 1; exit 3")), restartPolicy="OnFailure")
-_CROWD: Final = (idler("a1"), _DEAF, _ONCE, _FAILING, *(idler(f"a{number}") for number in range(5, 9)))
-_STORED: Final = counter(suspend={"uri": "s3://bucket/snapshots"})
-_MORE: Final = (
-    ActorLife(name="taken-over", play=_taken_over, document=idler()),
-    ActorLife(name="crowd", play=_crowd, document=idler()),
-    ActorLife(name="stored", play=_stored, document=_STORED),
-)
-TERMINATED: Final[Mapping[str, ActorLife]] = MappingProxyType({**LIVES, **{each.name: each for each in _MORE}})
-"""Every life that is walked with SIGTERMs, by name."""
-
-
-# ---- the walk
-
-
-def points_of_termination(life: ActorLife, *, seed: int = 0) -> tuple[tuple[Point, ...], tuple[Violation, ...]]:
-    """Run a life without any signal; returns its points, and what is violated in it."""
-    found: list[Violation] = []
-    span: list[int] = []
-
-    async def scenario(here: Stage) -> None:
-        span.append(here.world.ledger.count + 1)
-        await _play(here, life, _Sender(here, 0, None), found)
-        span.append(here.world.ledger.count)
-
-    record = run(scenario, seed=seed, machine=life.machine)
-    return points_in(record, first=span[0], last=span[1]), tuple(dict.fromkeys(found))
-
-
-def walk_terminations(
-    life: ActorLife,
-    *,
-    seed: int = 0,
-    share: Share | None = None,
-    how: Sequence[Asked] = tuple(Asked),
-    tell: Callable[[Walked], None] = lambda _: None,
-) -> WalkReport:
-    """Walk a life.
-
-    Args:
-        life: which.
-        seed: of every run.
-        share: which points; by default all.
-        how: how the worker is asked at each.
-        tell: is given each run as soon as it was looked at.
-    """
-    points, undisturbed = points_of_termination(life, seed=seed)
-    walked = []
-    for point in (share or every())(points):
-        for asked in how:
-            walked.append(terminate(life, point, asked, seed=seed))
-            tell(walked[-1])
-    return WalkReport(life=life.name, seed=seed, points=len(points), undisturbed=undisturbed, walked=tuple(walked))
-
-
-def terminate(life: ActorLife, point: Point, asked: Asked, *, seed: int = 0, apart: int | None = None) -> Walked:
+def terminate(life: ActorLife, point: Point, asked: Asked, *, seed: int, apart: int) -> tuple[Violation, ...]:
     """Run a life to a point, ask the worker for its end there, and look at what comes of it.
 
     Args:
@@ -168,117 +84,101 @@ def terminate(life: ActorLife, point: Point, asked: Asked, *, seed: int = 0, apa
         point: where the first signal comes.
         asked: how it is asked.
         seed: of the run.
-        apart: how many calls later the second signal comes, where there is one; None is another number at each point.
+        apart: how many calls later the second signal comes, where there is one.
     """
     found: list[Violation] = []
-    second = (point.number * 17 % APART_MAX + 1 if apart is None else apart) if asked is Asked.TWICE else None
-    run(_terminated(life, point, second, found), seed=seed, machine=life.machine, settings=asked.settings)
-    violations = tuple(dict.fromkeys(found))
-    return Walked(life=life.name, seed=seed, point=point, how=asked, violations=violations)
+    numbers = {point.number: signal.SIGTERM}
+    if asked in _SECOND:
+        numbers[point.number + apart] = _SECOND[asked]
+    signals = Signals(numbers)
+
+    async def scenario(here: Stage) -> None:
+        await play(here, life, found, signals)
+        here.world.ledger.observe = None
+        if signals.worker is None:
+            found.append(violation("PointReached", "the life went by, and the point did not come"))
+            return
+        if signals.worker.lives:
+            found.append(violation("EndsInTime", f"{trio.current_time() - signals.sent_s[0]:g} s after the SIGTERM"))
+            return
+        if not signals.has_killed:
+            found.extend(_looked_at(here, signals, signals.worker))
+        if not found:
+            found.extend([each async for each in go_on(here, life)])
+
+    run(scenario, seed=seed, machine=life.machine, settings=asked.settings, prepare=signals.watch)
+    return tuple(dict.fromkeys(found))
 
 
-class _Sender:
-    """Sends the worker a SIGTERM just before a call, and perhaps another one some calls later.
+class Signals:
+    """Signals to the worker, each just before the call with its number.
 
     Attributes:
-        sent_s: when, in virtual seconds.
+        sent_s: when the SIGTERMs were sent, in virtual seconds.
         worker: the supervisor that got the first one.
-        has_sent: set with the first one.
-        patience: in which its end is waited for.
+        has_killed: whether there was a SIGKILL among them.
     """
 
-    def __init__(self, here: Stage, number: int, apart: int | None) -> None:
+    def __init__(self, numbers: Mapping[int, int]) -> None:
         self.sent_s: list[float] = []
-        self.worker = here.worker
-        self.has_sent, self.patience = trio.Event(), trio.CancelScope()
-        self._here, self._numbers = here, [number] if apart is None else [number, number + apart]
-        here.world.ledger.observe = self._observe
+        self.worker: Incarnation | None = None
+        self.has_killed = False
+        self._numbers = numbers
+        self._come, self._patience = trio.Event(), trio.CancelScope()
 
-    def _observe(self, call: Call) -> None:
-        if call.number in self._numbers and self._here.worker.lives:
-            self.worker = self._here.worker
-            self.worker.signal(signal.SIGTERM)
-            self.sent_s.append(trio.current_time())
-            self.patience.deadline = self._ends_by_s()
-            self.has_sent.set()
+    def watch(self, world: World) -> None:
+        """Send them to the supervisors of a world."""
 
-    def _ends_by_s(self) -> float:
+        def observe(call: Call) -> None:
+            if (signum := self._numbers.get(call.number)) is not None and world.worker.lives:
+                self._send(signum, world.worker)
+
+        world.ledger.observe = observe
+
+    def has_come(self) -> bool:
+        """Whether the first one was sent."""
+        return self._come.is_set()
+
+    async def wait_until_over(self) -> None:
+        """Until the worker is gone, or has had its time."""
+        await self._come.wait()
+        if self.worker is not None:
+            with self._patience:
+                await self.worker.ended.wait()
+
+    def _send(self, signum: int, worker: Incarnation) -> None:
+        worker.signal(signum)
+        if signum == signal.SIGKILL:
+            self.has_killed = True
+            return
+        self.worker = self.worker or worker
+        self.sent_s.append(trio.current_time())
+        self._patience.deadline = self._ends_by_s(worker.settings.drain_timeout_s)
+        self._come.set()
+
+    def _ends_by_s(self, drain_timeout_s: float) -> float:
         """When it must be gone."""
-        by_first = self.sent_s[0] + self.worker.settings.drain_timeout_s
-        return min([by_first, *(sent_s + HURRIED_S for sent_s in self.sent_s[1:])]) + LAST_S
-
-
-def _terminated(life: ActorLife, point: Point, apart: int | None, found: list[Violation]) -> Scenario:
-    async def scenario(here: Stage) -> None:
-        sender = _Sender(here, point.number, apart)
-        await _play(here, life, sender, found)
-        here.world.ledger.observe = None
-        worker = sender.worker
-        if not sender.sent_s:
-            found.append(_violation("PointReached", "the life went by, and the point did not come"))
-            return
-        if worker.lives:
-            found.append(_violation("EndsInTime", f"{trio.current_time() - sender.sent_s[0]:g} s after the SIGTERM"))
-            return
-        found.extend(_looked_at(here, sender))
-        life.mend(here.world)
-        after = await here.start(drain_timeout_s=default_settings().drain_timeout_s)
-        if not after.lives:
-            found.append(_violation("Restarts", f"the next supervisor ended with {after.error!r}"))
-            return
-        for go_on in (come_to_rest, run_again, end):
-            found.extend([each async for each in go_on(here, life)])
-            if found:
-                return
-
-    return scenario
-
-
-async def _play(here: Stage, life: ActorLife, sender: _Sender, found: list[Violation]) -> None:
-    """Play until everything was played, or until the worker that was asked for its end has had its time."""
-
-    def tell(violation: Violation) -> None:
-        if not sender.sent_s:
-            found.append(violation)
-
-    async with trio.open_nursery() as nursery:
-
-        async def play() -> None:
-            try:
-                await life.play(here)
-                await settle(here)
-            except Exception as error:  # noqa: BLE001 - who asks a worker that drains is told so, in whatever way
-                tell(_violation("Plays", f"it does not go as it should: {error!r}"))
-            if not sender.sent_s:
-                nursery.cancel_scope.cancel()
-
-        async def wait_for_the_end() -> None:
-            await sender.has_sent.wait()
-            with sender.patience:
-                await sender.worker.ended.wait()
-            nursery.cancel_scope.cancel()
-
-        nursery.start_soon(play)
-        nursery.start_soon(look_on, here, tell)
-        nursery.start_soon(wait_for_the_end)
+        hurried = (sent_s + HURRIED_S for sent_s in self.sent_s[1:])
+        return min(self.sent_s[0] + drain_timeout_s, *hurried, math.inf) + LAST_S
 
 
 # ---- what must be so afterwards
 
 
-def _looked_at(here: Stage, sender: _Sender) -> Iterator[Violation]:
+def _looked_at(here: Stage, signals: Signals, worker: Incarnation) -> Iterator[Violation]:
     """The worker is gone: by itself and in order, with nothing left, and has told of everybody."""
-    error, hurried = sender.worker.error, len(sender.sent_s) > 1
-    is_short = sender.worker.settings.drain_timeout_s == SHORT_S
-    if error is not None and not ((hurried or is_short) and _is_late(error)):
-        yield _violation("EndsInOrder", f"it ended with {error!r}")
-    yield from (_violation("NothingLeft", what) for what in here.left())
+    had_time = len(signals.sent_s) == 1 and worker.settings.drain_timeout_s > SHORT_S
+    if worker.error is not None and (had_time or not _is_late(worker.error)):
+        yield violation("EndsInOrder", f"it ended with {worker.error!r}")
+    yield from (violation("NothingLeft", what) for what in here.left())
     yield from check(here.world, record_of(here.world))
-    said = [line for line in here.world.hearing.said if line.incarnation == sender.worker.number]
+    said = [line for line in here.world.hearing.said if line.incarnation == worker.number]
     if not said or said[-1].event != "left":
-        yield _violation("LastLine", f"its last line is {said[-1].event if said else 'none'}")
+        yield violation("LastLine", f"its last line is {said[-1].event if said else 'none'}")
         return
-    yield from _accounts(here, said[-1])
+    yield from (violation("Accounted", what) for what in _untold(here, said[-1].fields))
+    if had_time:
+        yield from (violation("Suspended", what) for what in _only_stopped(here, worker))
 
 
 def _is_late(error: BaseException) -> bool:
@@ -287,15 +187,23 @@ def _is_late(error: BaseException) -> bool:
     return isinstance(error, ProblemError) and {problem.reason for problem in error.problems} <= late
 
 
-def _accounts(here: Stage, last: Said) -> Iterator[Violation]:
-    """The last line tells of every actor, and what it tells is so."""
-    told: dict[str, dict[str, Any]] = last.fields["actors"]
+def _only_stopped(here: Stage, worker: Incarnation) -> Iterator[str]:
+    """Whoever runs is suspended, or it is tried."""
+    for move in here.world.hearing.moves:
+        was = (move.incarnation, move.event, move.before, move.after)
+        if was == (worker.number, "DrainRequested", State.RUNNING, State.STOPPING):
+            yield f"{move.actor} was stopped, and there was time to suspend it"
+
+
+def _untold(here: Stage, last: Mapping[str, Any]) -> Iterator[str]:
+    """Of which actor the last line does not tell, or not as it is."""
     for each in actors_in(here.world):
-        told_of = told.get(each.uid)
-        if told_of is not None:
-            yield from (_violation("Accounted", f"{each.uid}: {what}") for what in _untrue(here, each, told_of))
-        elif each.assignment is not None and each.state not in FINAL and each.uid not in last.fields["not_recovered"]:
-            yield _violation("Accounted", f"{each.uid} is {each.state}, and the last line does not tell of it")
+        told = last["actors"].get(each.uid)
+        if told is not None:
+            untrue = (*_untrue(here, each, told), *_not_stored(here, each, told, last["not_uploaded"]))
+            yield from (f"{each.uid}: {what}" for what in untrue)
+        elif each.assignment is not None and each.state not in FINAL and each.uid not in last["not_recovered"]:
+            yield f"{each.uid} is {each.state}, and the last line does not tell of it"
 
 
 def _untrue(here: Stage, on_disk: ActorOnDisk, told: dict[str, Any]) -> Iterator[str]:
@@ -313,7 +221,18 @@ def _untrue(here: Stage, on_disk: ActorOnDisk, told: dict[str, Any]) -> Iterator
         }
         if told["snapshot"] not in whole:
             yield f"it is Suspended, and its snapshot {told['snapshot']} is not whole"
+    if told["state"] == State.TERMINATED and told["reason"] is None and not _was_stopped(here, on_disk.uid):
+        yield "it is Terminated, nobody has asked for that, and there is no reason"
 
 
-def _violation(name: str, message: str) -> Violation:
-    return Violation(name=name, subject="the SIGTERM walk", message=message)
+def _not_stored(here: Stage, on_disk: ActorOnDisk, told: dict[str, Any], not_uploaded: Sequence[str]) -> Iterator[str]:
+    wants = on_disk.assignment is not None and on_disk.assignment.suspend.uri is not None
+    if told["storedUri"] is not None and f"{told['storedUri']}/{MANIFEST_NAME}" not in here.world.objects.content:
+        yield f"there is no snapshot at {told['storedUri']}"
+    if wants and told["snapshot"] and told["storedUri"] is None and on_disk.uid not in not_uploaded:
+        yield f"its snapshot {told['snapshot']} is not in its store, and nobody tells"
+
+
+def _was_stopped(here: Stage, uid: str) -> bool:
+    """Whether somebody has asked for its end."""
+    return any(move.actor == uid and move.event == "StopRequested" for move in here.world.hearing.moves)

@@ -2,61 +2,49 @@
 
 from __future__ import annotations
 
-import enum
 import sys
-from typing import TYPE_CHECKING, TypeVar
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from sim.lives import LIVES
-from sim.terminations import TERMINATED, Asked, walk_terminations
-from sim.walker import How, Share, Walked, WalkReport, between, every, walk
+from sim.terminations import Asked
+from sim.walker import How, Walked, between, every, walk
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Mapping
 
-_Kind = TypeVar("_Kind", bound=enum.StrEnum)
+    from sim.walker import Kind
 
+KINDS: Final[Mapping[str, Kind]] = MappingProxyType({str(each): each for each in (*How, *Asked)})
 EXIT_VIOLATED = 3
 """Safety, as `greenroom sim chaos` will have it."""
 
 
 @click.command()
-@click.argument("names", nargs=-1, type=click.Choice(list(TERMINATED)), metavar="[LIFE]...")
+@click.argument("names", nargs=-1, type=click.Choice(list(LIVES)), metavar="[LIFE]...")
 @click.option("--seed", type=int, default=0, show_default=True)
 @click.option("--point", type=click.IntRange(min=1), help="Only the point with this number.")
 @click.option("--every", "nth", type=click.IntRange(min=1), default=1, show_default=True, help="Only every nth point.")
 @click.option(
     "--how",
-    type=click.Choice([str(each) for each in (*How, *Asked)]),
+    type=click.Choice(list(KINDS)),
     multiple=True,
-    help="A crash (before, after, power) or a SIGTERM (term, term-twice, term-short)  [default: all of them]",
+    help="A crash (before, after, power) or a SIGTERM (term, term-twice, term-short, term-kill)  [default: all]",
 )
 def main(names: tuple[str, ...], seed: int, point: int | None, nth: int, how: tuple[str, ...]) -> None:
     """Crash, or send SIGTERM, at the points of the LIVES (of all, when none is named); look at what comes of it."""
     share = every(nth) if point is None else between(point, point)
-    wanted = how or tuple(str(each) for each in (*How, *Asked))
+    wanted = [KINDS[each] for each in how or KINDS]
     reports = []
-    for name in names or TERMINATED:
-        for report in _walk(name, seed, share, wanted):
-            click.echo(str(report))
-            reports.append(report)
+    for name in names or LIVES:
+        reports.append(walk(LIVES[name], seed=seed, share=share, how=wanted, tell=_tell))
+        click.echo(str(reports[-1]))
     count = sum(len(each.walked) for each in reports)
     violations = sum(len(each.violations) for each in reports)
-    click.echo(f"{count} ends in {len(reports)} walks, {violations} violations")
+    click.echo(f"{count} runs of {len(reports)} lives, {violations} violations")
     sys.exit(EXIT_VIOLATED if violations else 0)
-
-
-def _walk(name: str, seed: int, share: Share, wanted: tuple[str, ...]) -> Iterator[WalkReport]:
-    crashes, terminations = _of(How, wanted), _of(Asked, wanted)
-    if crashes and name in LIVES:
-        yield walk(LIVES[name], seed=seed, share=share, how=crashes, tell=_tell)
-    if terminations:
-        yield walk_terminations(TERMINATED[name], seed=seed, share=share, how=terminations, tell=_tell)
-
-
-def _of(kind: type[_Kind], wanted: tuple[str, ...]) -> tuple[_Kind, ...]:
-    return tuple(each for each in kind if str(each) in wanted)
 
 
 def _tell(walked: Walked) -> None:

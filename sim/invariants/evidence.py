@@ -5,6 +5,7 @@ Checkers look through here, with the readers of the real supervisor where there 
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from statemachine.actor import Actor
 
 FORMAT: Final = 1
+_replay_again: Final = lru_cache(maxsize=32)(replay)
+"""All checkers look at the same journals, and often nothing was written since the last look."""
 
 
 @attrs.frozen(kw_only=True)
@@ -145,9 +148,9 @@ def actor_on_disk(world: World, uid: str) -> ActorOnDisk:
     return ActorOnDisk(
         uid=uid,
         directory=directory,
-        assignment=parsed(directory.assignment, _assignment),
+        assignment=parsed(directory.assignment, _assignment_again),
         journal=bytes_at(world, directory.journal),
-        replayed=parsed(directory.journal, lambda data: replay(data, subject=str(directory.journal))),
+        replayed=parsed(directory.journal, lambda data: _replay_again(data, subject=str(directory.journal))),
         status=parsed(directory.status, _document),
         faults=tuple(faults),
     )
@@ -155,6 +158,10 @@ def actor_on_disk(world: World, uid: str) -> ActorOnDisk:
 
 def _assignment(data: bytes) -> WorkerAssignment:
     return structure(_document(data)["assignment"], WorkerAssignment)
+
+
+_assignment_again: Final = lru_cache(maxsize=32)(_assignment)
+"""As `_replay_again`."""
 
 
 def _document(data: bytes) -> dict[str, Any]:

@@ -261,6 +261,8 @@ class Gate:
         if self.is_closed:
             raise FencedError
         call = self._ledger.enter(self._incarnation, port, method, argument)
+        if self.is_closed:  # whoever looked on has ended the life
+            raise FencedError
         return self._plan.meeting(call) if self._plan.planted else None
 
     async def _disturbed(
@@ -286,10 +288,12 @@ class Gate:
                 answer: _Result = await self._lie(lie_about(name, how), act, *args, **options)
                 return answer
             case Kill(after):
-                if after:
-                    with contextlib.suppress(Exception):  # as above
-                        await act(*args, **options)
-                self._kill()
+                try:
+                    if after:
+                        with contextlib.suppress(Exception):  # as above
+                            await act(*args, **options)
+                finally:
+                    self._kill()  # also when the call is given up
                 raise FencedError
             case Halfway() | Cut():
                 return await self._cut(planted, name, act, *args, **options)

@@ -123,6 +123,15 @@ def test_a_supervisor_killed_at_a_call_has_no_effect_any_more(port, method, afte
         assert [call.number for call in record.calls if call.incarnation == 1] == list(range(1, met + 1))
 
 
+def test_a_kill_after_a_call_that_is_given_up_comes_then():
+    async def life(here):
+        await here.drain()
+        assert [said.event for said in here.world.hearing.said if said.event in {"draining", "left"}] == ["draining"]
+
+    kill = Fault(id="kill", when=When(port="watch", method="next"), what=Kill(after=True))
+    assert run(life, faults=[kill]).faults[0].fired
+
+
 @pytest.mark.parametrize("at", ["created", "written", "synced", "renamed", "directory synced"])
 def test_a_supervisor_killed_within_a_call_does_nothing_of_the_rest(at, touched):
     async def life(here):

@@ -10,7 +10,7 @@ from sim.engine import run
 from sim.faults import Fail, Fault, Kill, When
 from sim.invariants.standing import not_gone_on_with, standing_in
 from sim.lives import LIVES
-from sim.walker import How, crash, points_of
+from sim.walker import How, points_of, walk_to
 from statemachine.actor import OnDrain
 from statemachine.states import State
 from supervisor import recovering
@@ -241,7 +241,7 @@ def test_the_walker_sees_a_running_actor_that_is_not_gone_on_with(monkeypatch):
     life = LIVES["run-stop"]
     points, _ = points_of(life)
     point = next(each for each in points if each.name.endswith(": Verifying -> Running"))
-    names = [violation.name for violation in crash(life, point, How.AFTER).violations]
+    names = [violation.name for violation in walk_to(life, point, How.AFTER).violations]
     assert "GoesOnWithIt" in names
 
 

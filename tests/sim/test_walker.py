@@ -1,15 +1,22 @@
 """The crash-point walker: what it lists, what it walks, what it says; and a share of every life, walked."""
 
+import signal
+
 import pytest
 
+from sim.engine import run
 from sim.lives import LIVES, ActorLife
-from sim.walker import How, Point, between, crash, every, named, points_of, walk
+from sim.playing import Nothing, play
+from sim.terminations import Asked, Signals
+from sim.walker import Crash, How, Point, between, every, named, points_of, walk, walk_to
 from statemachine import commands as c
 from statemachine.states import State
 from supervisor.life import Life
 
+LIVES_OF_FEW = tuple(name for name in LIVES if name != "crowd")
 SHARES = {
     "run-stop": 9,
+    "deaf": 13,
     "suspend-resume": 13,
     "three-containers": 53,
     "refused-suspend": 11,
@@ -20,11 +27,15 @@ SHARES = {
     "durable-volumes": 41,
     "claimed-gpus": 41,
     "lost-gpu": 41,
+    "taken-over": 53,
+    "taken-over-gpus": 83,
+    "crowd": 139,
+    "stored": 41,
 }
-"""Every which point is walked in the usual run of the tests; together some 70 of 1,750."""
+"""Every which point is walked in the usual run of the tests, of the crowd in the long tests; some 80 of 2,500."""
 
 
-@pytest.mark.parametrize("name", LIVES)
+@pytest.mark.parametrize("name", [*LIVES_OF_FEW, pytest.param("crowd", marks=pytest.mark.long)])
 def test_a_crash_at_any_point_violates_nothing(name):
     report = walk(LIVES[name], seed=1, share=every(SHARES[name], first=2), how=tuple(How))
     assert len(report.walked) >= 9
@@ -107,6 +118,34 @@ def test_the_same_seed_has_the_same_points(points):
     assert points_of(LIVES["suspend-resume"])[0] == points
 
 
+@pytest.mark.parametrize("name", ["claimed-gpus", "taken-over"])
+def test_what_is_to_come_changes_nothing_before_it_comes(name):
+    """Else a point would be another call in the run that is disturbed there."""
+
+    def calls(coming):
+        async def scenario(here):
+            await play(here, LIVES[name], [], coming)
+
+        record = run(scenario, machine=LIVES[name].machine, prepare=coming.watch)
+        return [(each.number, each.incarnation, each.at_s, each.method, each.argument) for each in record.calls]
+
+    never = 10**6
+    assert calls(Crash(never)) == calls(Signals({never: signal.SIGTERM})) == calls(Nothing())
+
+
+def a_worker_starts_anew(points):
+    """The points around the kill, after which another one takes over."""
+    (_, at) = (at for at, each in enumerate(points) if each.name.endswith("make_directory /run/greenroom"))
+    return points[at - 8 : at + 2]
+
+
+@pytest.mark.parametrize("name", ["taken-over", "taken-over-gpus"])
+def test_a_life_does_not_kill_the_worker_itself_once_it_is_asked_to_leave_or_has_crashed(name):
+    report = walk(LIVES[name], share=a_worker_starts_anew, how=(How.AFTER, Asked.ONCE))
+    assert len(report.walked) == 20
+    assert not report.violations, str(report)
+
+
 def test_shares_choose_points():
     points = [Point(number=number, name=f"call {number % 3}") for number in range(10, 20)]
     assert [each.number for each in every(4)(points)] == [10, 14, 18]
@@ -128,7 +167,7 @@ def test_a_violation_is_reported_with_its_point_its_name_and_a_line_that_repeats
     report = walk(life, share=named("nothing"))
     assert report.names == {"StateFilesParse"}
     assert "undisturbed: StateFilesParse: a1: is Terminated and has no status" in str(report)
-    late = crash(life, Point(number=10**6, name="no such call"), How.AFTER, seed=3)
+    late = walk_to(life, Point(number=10**6, name="no such call"), How.AFTER, seed=3)
     assert late.repro == "python -m sim.cli.walk run-stop --seed 3 --point 1000000 --how after"
     assert {each.name for each in late.violations} >= {"PointReached"}
 
