@@ -30,13 +30,15 @@ from pathlib import Path
 from typing import Any, Final
 
 from packaging.requirements import Requirement
-from packaging.utils import canonicalize_name
+from packaging.utils import canonicalize_name, parse_wheel_filename
 
 from .package import FORMAT, MODULES, PROGRAMS, RUN
 
 ROOT: Final = Path(__file__).resolve().parent.parent.parent
 PYTHONS: Final = ("3.11", "3.12", "3.13")
 SIZE_BYTES_MAX: Final = 48 << 20
+_LAYOUT: Final = 2
+"""Of the wheels' directory: what was packed in another one is packed anew."""
 GLIBC_MINORS: Final = range(28, 4, -1)
 """Of glibc 2, newest first: wheels for a newer one would not run on systems in use."""
 _BUILD_BOUND_S: Final = 1260
@@ -106,9 +108,9 @@ def _pack_greenroom(wheels: Path) -> None:
 
 
 def _pack_wheels(wheels: Path, version: str) -> None:
-    """The locked wheels for one Python; those without compiled code are the same for all, and come once."""
+    """The locked wheels for one Python; those that are the same for all come once."""
     lines = "".join(_locked())
-    _forget_others(wheels, hashlib.sha256(f"{lines}{platform.machine()}".encode()).hexdigest())
+    _forget_others(wheels, hashlib.sha256(f"{_LAYOUT} {platform.machine()} {lines}".encode()).hexdigest())
     into = wheels / version
     if into.exists():
         return
@@ -123,12 +125,20 @@ def _pack_wheels(wheels: Path, version: str) -> None:
                 "--implementation", "cp", "--python-version", version, *_platforms(), "--dest", str(fresh),
             ]  # fmt: skip
             _run(argv, f"the wheels for Python {version}")
-        for wheel in fresh.glob("*-none-any.whl"):
+        for wheel in filter(is_for_all, fresh.glob("*.whl")):
             shared = wheels / "any" / wheel.name
             shared.parent.mkdir(exist_ok=True)
             wheel.replace(shared)
 
     _replace(into, fetch)
+
+
+def is_for_all(wheel: Path) -> bool:
+    """Whether a wheel is the same for every Python: it has no compiled code, or what keeps to the ABI of the oldest."""
+    _, _, _, tags = parse_wheel_filename(wheel.name)
+    oldest = min(PYTHONS, key=lambda version: int(version.partition(".")[2]))
+    abis = {f"cp3{minor}" for minor in range(2, int(oldest.partition(".")[2]) + 1)}
+    return all(tag.platform == "any" or (tag.abi == "abi3" and tag.interpreter in abis) for tag in tags)
 
 
 def _forget_others(wheels: Path, key: str) -> None:
@@ -166,13 +176,19 @@ def _needed_by_greenroom() -> set[str]:
     while left:
         requirement = left.pop()
         name = canonicalize_name(requirement.name)
-        if name not in found and not (requirement.marker and "extra" in str(requirement.marker)):
+        if name not in found and _is_wanted(requirement):
             found.add(name)
             try:
                 left += map(Requirement, importlib.metadata.requires(name) or ())
             except importlib.metadata.PackageNotFoundError:
-                continue  # of another system or Python: the lock says whether there is one to be packed
+                continue  # of another Python: the lock says whether there is one to be packed
     return found
+
+
+def _is_wanted(requirement: Requirement) -> bool:
+    """Whether its marker holds on this system for any of the Pythons, without an extra."""
+    environments = ({"extra": "", "python_version": each, "python_full_version": f"{each}.0"} for each in PYTHONS)
+    return requirement.marker is None or any(map(requirement.marker.evaluate, environments))
 
 
 # ---- programs

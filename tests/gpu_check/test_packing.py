@@ -20,7 +20,7 @@ from tests.needs import Tool, need
 from tests.sim.mock.nodes import make_node
 
 HERE = Path(__file__).parent
-COMPILED = {"blake3", "orjson", "pyyaml", "watchfiles"}
+COMPILED = {"blake3", "orjson", "pyyaml"}
 
 
 def imported(path: Path) -> set[tuple[int, str]]:
@@ -55,6 +55,26 @@ def test_a_dependency_that_is_not_locked_cannot_be_forgotten():
     locked = {canonicalize_name(line.split("==")[0]) for line in packing._locked()}
     lock = (ROOT / "requirements.lock").read_text()
     assert {name for name in wanted - locked if f"\n{name}==" in lock} == set()
+
+
+def test_what_only_another_system_or_an_extra_needs_is_not_packed():
+    wanted = packing._needed_by_greenroom()
+    assert {"trio", "obstore"} <= wanted
+    assert not {"cffi", "opentelemetry-sdk"} & wanted
+
+
+@pytest.mark.parametrize(
+    ("wheel", "expected"),
+    [
+        ("attrs-26.1.0-py3-none-any.whl", True),
+        ("watchfiles-1.3.0-cp310-abi3-manylinux_2_17_x86_64.manylinux2014_x86_64.whl", True),
+        ("obstore-0.12.1-cp311-abi3-manylinux_2_17_x86_64.whl", True),
+        ("later-1.0-cp312-abi3-manylinux_2_17_x86_64.whl", False),
+        ("orjson-3.13.0-cp311-cp311-manylinux_2_17_x86_64.whl", False),
+    ],
+)
+def test_a_wheel_comes_once_that_is_the_same_for_every_python(wheel, expected):
+    assert packing.is_for_all(Path(wheel)) is expected
 
 
 def test_without_go_it_says_what_is_not_packed(tmp_path, monkeypatch):
@@ -134,7 +154,7 @@ def test_the_whole_package_is_small_enough_and_has_wheels_for_every_python(whole
     for version in PYTHONS:
         own = {path.name.split("-")[0].lower() for path in (whole / "wheels" / version).glob("*.whl")}
         assert own == COMPILED
-    assert {"anyio", "attrs", "trio", "nvidia_ml_py"} <= shared
+    assert {"anyio", "attrs", "trio", "nvidia_ml_py", "obstore", "watchfiles"} <= shared
     assert {path.stem for path in (whole / "programs").glob("*.xz")} == set(PROGRAMS)
     assert len(list((whole / "wheels/greenroom").iterdir())) == 1
 
