@@ -8,6 +8,7 @@ problems on stdout as well, as one document, in the shape of the control socket'
 from __future__ import annotations
 
 import contextlib
+import gc
 import importlib
 import json
 import sys
@@ -66,7 +67,7 @@ class _Lazy(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002  (click's signature)
         if cmd_name not in COMMANDS:
             return None
-        with _unseen(PASSED_OVER.get(cmd_name)):
+        with _unseen(PASSED_OVER.get(cmd_name)), _kept_for_ever():
             command = getattr(importlib.import_module(COMMANDS[cmd_name][0]), cmd_name.replace("-", "_"))
         if not isinstance(command, click.Command):
             raise TypeError(f"{cmd_name} is no command")
@@ -93,6 +94,20 @@ def _unseen(package: str | None) -> Iterator[None]:
         del sys.modules[package]
 
 
+@contextlib.contextmanager
+def _kept_for_ever() -> Iterator[None]:
+    """What the body imports is kept for ever, if the process's `main` has begun: nobody looks for garbage in it.
+
+    Else a start would spend a tenth of its time on that, and a worker look through all of it again and again.
+    """
+    try:
+        yield
+    finally:
+        if not gc.isenabled():
+            gc.freeze()
+            gc.enable()
+
+
 @click.group(cls=_Lazy, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="greenroom")
 def cli() -> None:
@@ -101,6 +116,7 @@ def cli() -> None:
 
 def main() -> None:
     """The console script's entry point."""
+    gc.disable()  # until the command is imported
     open_closed_streams()
     sys.stdout = open_stdout()
     sys.exit(run(sys.argv[1:]))

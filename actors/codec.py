@@ -92,17 +92,20 @@ def _snapshot_from(converter: cattrs.Converter, value: Any) -> SnapshotAt | Cold
     return converter.structure(value, SnapshotAt) if isinstance(value, dict) else converter.structure(value, ColdStart)
 
 
-CONVERTER: Final = _unions(_make())
+@lru_cache(maxsize=1)
+def _converter() -> cattrs.Converter:
+    """Made at its first use: that takes longer than most imports, and a worker listens before it needs one."""
+    return _unions(_make())
 
 
 def dumps(value: Any, as_type: Any = None) -> bytes:
     """The JSON of a value in the order of its fields, without a newline; `as_type` names the union where it is one."""
-    return orjson.dumps(CONVERTER.unstructure(value, unstructure_as=as_type))
+    return orjson.dumps(_converter().unstructure(value, unstructure_as=as_type))
 
 
 def plain(value: Any, as_type: Any = None) -> Any:
     """The JSON-like form of a value, for embedding."""
-    return CONVERTER.unstructure(value, unstructure_as=as_type)
+    return _converter().unstructure(value, unstructure_as=as_type)
 
 
 def structure(value: Any, cls: type[T]) -> T:
@@ -112,7 +115,7 @@ def structure(value: Any, cls: type[T]) -> T:
         CodecError: it is not of that form.
     """
     try:
-        return CONVERTER.structure(value, cls)
+        return _converter().structure(value, cls)
     except Exception as error:  # cattrs raises groups, KeyError, ValueError, TypeError: all mean "not of that form"
         problems = "; ".join(cattrs.transform_error(error)[:3])
         raise CodecError(f"not a {getattr(cls, '__name__', 'known kind of event')}: {problems}") from error

@@ -10,6 +10,8 @@ stdin), so that nothing of it is in the container, where it could be replaced. I
     /dev/null becomes stdin again
     each FILE in turn is executed with what follows the empty word as its argv; 127 if none can be
 
+At a terminal stdin is that, and the program another descriptor: there is one of the same kind that leaves stdin alone.
+
 Source: prctl(2), seccomp(2), execve(2); the BPF of linux/filter.h; the syscall numbers of the two architectures.
 """
 
@@ -23,7 +25,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from .bundle.seccomp import DEVICE_KINDS, S_IFMT
-from .static_elf import EM_AARCH64, EM_X86_64, ENTRY, of_machine, static_elf
+from .static_elf import EM_AARCH64, EM_X86_64, ENTRY, mov_wide, movz, of_machine, static_elf
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -51,16 +53,17 @@ class _Machine:
         elf_number: EM_….
         audit_arch: AUDIT_ARCH_…, by which the filter knows its own system calls.
         calls: the numbers of mknod (where there is one) and mknodat, and at which index their mode is.
-        code: the instructions, given the addresses of the filter's sock_fprog and of "/dev/null".
+        code: the instructions, given the addresses of the filter's sock_fprog and of "/dev/null"; None leaves stdin
+            alone.
     """
 
     elf_number: int
     audit_arch: int
     calls: tuple[tuple[int, int], ...]
-    code: Callable[[int, int], bytes]
+    code: Callable[[int, int | None], bytes]
 
 
-def _x86_64(fprog: int, dev_null: int) -> bytes:
+def _x86_64(fprog: int, dev_null: int | None) -> bytes:
     return (
         bytes.fromhex("4889e3")  # mov rbx, rsp          argc, argv, NULL, envp
         + bytes.fromhex("b89d000000 bf26000000 be01000000")  # prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
@@ -69,10 +72,7 @@ def _x86_64(fprog: int, dev_null: int) -> bytes:
         + bytes.fromhex("b89d000000 bf16000000 be02000000 ba")  # prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, fprog)
         + struct.pack("<I", fprog)
         + bytes.fromhex("0f05 85c0 755c")  # syscall; test eax, eax; jnz broken
-        + bytes.fromhex("b803000000 31ff 0f05")  # close(0)
-        + bytes.fromhex("b802000000 bf")  # open("/dev/null", O_RDONLY): the lowest number is 0
-        + struct.pack("<I", dev_null)
-        + bytes.fromhex("31f6 0f05")
+        + _x86_64_stdin(dev_null)
         + bytes.fromhex("488d6b10")  # lea rbp, [rbx+16]   the first FILE
         + bytes.fromhex("488b4500 4885c0 7431")  # find: mov rax, [rbp]; test rax, rax; jz absent
         + bytes.fromhex("4883c508 803800 75ee")  # add rbp, 8; cmp byte [rax], 0; jne find
@@ -87,21 +87,28 @@ def _x86_64(fprog: int, dev_null: int) -> bytes:
     )
 
 
-def _aarch64(fprog: int, dev_null: int) -> bytes:
+def _x86_64_stdin(dev_null: int | None) -> bytes:
+    if dev_null is None:
+        return b"\x90" * 23  # as many of nop, so that the jumps stay as they are
+    return (
+        bytes.fromhex("b803000000 31ff 0f05")  # close(0)
+        + bytes.fromhex("b802000000 bf")  # open("/dev/null", O_RDONLY): the lowest number is 0
+        + struct.pack("<I", dev_null)
+        + bytes.fromhex("31f6 0f05")
+    )
+
+
+def _aarch64(fprog: int, dev_null: int | None) -> bytes:
     return struct.pack(
         "<51I",
         0x9100_03F3,  # mov x19, sp            argc, argv, NULL, envp
-        *(_movz(0, 38), _movz(1, 1), _movz(2, 0), _movz(3, 0), _movz(4, 0), _movz(8, 167)),
+        *(movz(0, 38), movz(1, 1), movz(2, 0), movz(3, 0), movz(4, 0), movz(8, 167)),
         0xD400_0001,  # prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
         0xB500_0000 | 40 << 5 | 0,  # cbnz x0, +40    broken
-        *(_movz(0, 22), _movz(1, 2), *_address(2, fprog), _movz(3, 0), _movz(4, 0), _movz(8, 167)),
+        *(movz(0, 22), movz(1, 2), *mov_wide(2, fprog), movz(3, 0), movz(4, 0), movz(8, 167)),
         0xD400_0001,  # prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, fprog)
         0xB500_0000 | 31 << 5 | 0,  # cbnz x0, +31    broken
-        *(_movz(0, 0), _movz(8, 57)),
-        0xD400_0001,  # close(0)
-        0x9280_0000 | 99 << 5 | 0,  # movn x0, #99           AT_FDCWD, -100
-        *(*_address(1, dev_null), _movz(2, 0), _movz(8, 56)),
-        0xD400_0001,  # openat(AT_FDCWD, "/dev/null", O_RDONLY): the lowest number is 0
+        *_aarch64_stdin(dev_null),
         0x9100_4274,  # add x20, x19, #16      the first FILE
         0xF940_0295,  # find: ldr x21, [x20]
         0xB400_0000 | 17 << 5 | 21,  # cbz x21, +17    absent
@@ -118,25 +125,27 @@ def _aarch64(fprog: int, dev_null: int) -> bytes:
         0x9100_2318,  # add x24, x24, #8
         0xAA14_03E1,  # mov x1, x20
         0xAA17_03E2,  # mov x2, x23
-        _movz(8, 221),
+        movz(8, 221),
         0xD400_0001,  # execve
         0x1400_0000 | (-8 & 0x3FF_FFFF),  # b -8            try
-        _movz(0, CANNOT_EXECUTE),  # absent
+        movz(0, CANNOT_EXECUTE),  # absent
         0x1400_0000 | 2,  # b +2            leave
-        _movz(0, CANNOT_CONFINE),  # broken
-        _movz(8, 93),  # leave
+        movz(0, CANNOT_CONFINE),  # broken
+        movz(8, 93),  # leave
         0xD400_0001,  # exit
     )
 
 
-def _movz(register: int, value: int) -> int:
-    """Encode `movz xN, #value`."""
-    return 0xD280_0000 | value << 5 | register
-
-
-def _address(register: int, address: int) -> tuple[int, int]:
-    """Encode `movz` of an address's low half and `movk` of its high half."""
-    return _movz(register, address & 0xFFFF), 0xF2A0_0000 | (address >> 16) << 5 | register
+def _aarch64_stdin(dev_null: int | None) -> tuple[int, ...]:
+    if dev_null is None:
+        return (0xD503_201F,) * 9  # as many of nop
+    return (
+        *(movz(0, 0), movz(8, 57)),
+        0xD400_0001,  # close(0)
+        0x9280_0000 | 99 << 5 | 0,  # movn x0, #99           AT_FDCWD, -100
+        *(*mov_wide(1, dev_null), movz(2, 0), movz(8, 56)),
+        0xD400_0001,  # openat(AT_FDCWD, "/dev/null", O_RDONLY): the lowest number is 0
+    )
 
 
 _MACHINES: Final[Mapping[str, _Machine]] = MappingProxyType(
@@ -155,12 +164,31 @@ def confine_elf(machine: str) -> bytes:
         UnsupportedMachineError: gVisor itself runs on no other.
     """
     found = of_machine(_MACHINES, machine, program="confine")
+    fprog, data = _data(found, machine)
+    return _program(found, fprog, found.code(fprog, fprog + len(data)), data + _DEV_NULL)
+
+
+@functools.cache
+def confine_at_terminal_elf(machine: str) -> bytes:
+    """Return the one that leaves stdin alone.
+
+    Raises:
+        UnsupportedMachineError: gVisor itself runs on no other.
+    """
+    found = of_machine(_MACHINES, machine, program="confine")
+    fprog, data = _data(found, machine)
+    return _program(found, fprog, found.code(fprog, None), data)
+
+
+def _data(found: _Machine, machine: str) -> tuple[int, bytes]:
+    """Where the filter's sock_fprog stands, and it with the filter."""
     program = filter_program(machine)
     fprog = ENTRY + _aligned(len(found.code(0, 0)))
-    filter_at = fprog + _FPROG_BYTES
     instructions = b"".join(struct.pack("<HBBI", *each) for each in program)
-    code = found.code(fprog, filter_at + len(instructions))
-    data = struct.pack("<HxxxxxxQ", len(program), filter_at) + instructions + _DEV_NULL
+    return fprog, struct.pack("<HxxxxxxQ", len(program), fprog + _FPROG_BYTES) + instructions
+
+
+def _program(found: _Machine, fprog: int, code: bytes, data: bytes) -> bytes:
     return static_elf(found.elf_number, code.ljust(fprog - ENTRY, b"\0") + data)
 
 

@@ -23,7 +23,7 @@ import struct
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from .static_elf import EM_AARCH64, EM_X86_64, ENTRY, of_machine, static_elf
+from .static_elf import EM_AARCH64, EM_X86_64, ENTRY, mov_wide, of_machine, static_elf
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -79,9 +79,7 @@ def _x86_64(overlay: int, tmpfs: int, top: int) -> bytes:
 
 
 def _aarch64(overlay: int, tmpfs: int, top: int) -> bytes:
-    def number(register: int, value: int) -> list[int]:
-        """Encode `movz` of the low half and `movk` of the high one."""
-        return [0xD280_0000 | (value & 0xFFFF) << 5 | register, 0xF2A0_0000 | (value >> 16) << 5 | register]
+    number = mov_wide
 
     def word(register: int, which: int) -> list[int]:
         return [0xF940_0000 | (_place(which) // 8) << 10 | 19 << 5 | register]  # ldr xN, [x19, #…]

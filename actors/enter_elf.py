@@ -21,7 +21,7 @@ import struct
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from .static_elf import EM_AARCH64, EM_X86_64, ENTRY, of_machine, static_elf
+from .static_elf import EM_AARCH64, EM_X86_64, ENTRY, mov_wide, movz, of_machine, static_elf
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -60,38 +60,33 @@ def _aarch64(zero: int) -> bytes:
         0x9100_03F3,  # mov x19, sp            argc, argv, NULL, envp
         0x9280_0000 | 99 << 5,  # movn x0, #99      AT_FDCWD, -100
         _load(1, 16),
-        *(_movz(2, 1), _movz(3, 0), _movz(8, 56)),
+        *(movz(2, 1), movz(3, 0), movz(8, 56)),
         0xD400_0001,  # openat(AT_FDCWD, CGROUP.PROCS, O_WRONLY)
     ]
     written = [
         0xAA00_03F4,  # mov x20, x0
-        *(_movz(1, zero & 0xFFFF), 0xF2A0_0000 | (zero >> 16) << 5 | 1),
-        *(_movz(2, 1), _movz(8, 64)),
+        *mov_wide(1, zero),
+        *(movz(2, 1), movz(8, 64)),
         0xD400_0001,  # write
         0xF100_041F,  # cmp x0, #1
     ]
     execute = [
         0xAA14_03E0,  # mov x0, x20
-        _movz(8, 57),
+        movz(8, 57),
         0xD400_0001,  # close
         _load(0, 24),
         0x9100_0000 | 24 << 10 | 19 << 5 | 1,  # add x1, x19, #24
         0xF940_0269,  # ldr x9, [x19]
         0x8B09_0E62,  # add x2, x19, x9, lsl #3
         0x9100_4042,  # add x2, x2, #16      envp
-        _movz(8, 221),
+        movz(8, 221),
         0xD400_0001,  # execve
     ]
     negative = 0xB7F8_0000 | (1 + len(written) + 1 + len(execute)) << 5  # tbnz x0, #63, broken
     other = 0x5400_0001 | (1 + len(execute)) << 5  # b.ne broken
-    broken = [_movz(0, CANNOT_ENTER), _movz(8, 93), 0xD400_0001]  # exit
+    broken = [movz(0, CANNOT_ENTER), movz(8, 93), 0xD400_0001]  # exit
     code = [*opened, negative, *written, other, *execute, *broken]
     return struct.pack(f"<{len(code)}I", *code)
-
-
-def _movz(register: int, value: int) -> int:
-    """Encode `movz xN, #value`."""
-    return 0xD280_0000 | value << 5 | register
 
 
 def _load(register: int, offset_bytes: int) -> int:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from actors.admission import mutable_difference
+from actors.content import mutable_difference
 from statemachine.problem import Problem, ProblemError, Step
 from statemachine.reasons import Reason
 from statemachine.states import State

@@ -1,6 +1,8 @@
 """A static ELF of one segment around a few instructions: the form of the programs that Greenroom writes itself.
 
-Source: System V ABI, "Object Files" (ELF-64).
+And those instructions of AArch64 that more than one of them needs.
+
+Source: System V ABI, "Object Files" (ELF-64); Arm Architecture Reference Manual, "MOVZ", "MOVK".
 """
 
 from __future__ import annotations
@@ -57,6 +59,16 @@ def static_elf(elf_number: int, code: bytes) -> bytes:
     """
     size_bytes = _EHDR_BYTES + _PHDR_BYTES + len(code)
     return _elf_header(elf_number) + _program_header(size_bytes) + code
+
+
+def movz(register: int, value: int) -> int:
+    """Encode `movz xN, #value`, of 16 bits."""
+    return 0xD280_0000 | value << 5 | register
+
+
+def mov_wide(register: int, value: int) -> tuple[int, int]:
+    """Encode `movz` of the low half of 32 bits, such as an address, and `movk` of their high half."""
+    return movz(register, value & 0xFFFF), 0xF2A0_0000 | (value >> 16) << 5 | register
 
 
 def _elf_header(machine_number: int) -> bytes:

@@ -220,6 +220,10 @@ CATALOGUE: Final[Mapping[Reason, ReasonText]] = MappingProxyType(
             "The file of settings has been changed in something that a live worker cannot change.",
             "Restart the worker, or take that change back; what could be changed has been.",
         ),
+        R.TRACING_UNAVAILABLE: T(
+            "Spans are wanted and cannot be exported: the extra for it is not installed, or the collector takes none.",
+            "Install `greenroom[otel]`; check the collector's address, which speaks OTLP over HTTP. No actor waits for it.",
+        ),
         R.INTERNAL: T(
             "Greenroom met a condition that it should have excluded.",
             "This is a fault of ours: please report it with the log lines around it.",

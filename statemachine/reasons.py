@@ -81,6 +81,7 @@ class Reason(enum.StrEnum):
     CONFIG_REFUSED = "ConfigRefused"
     NOTHING_TO_RELOAD = "NothingToReload"
     RESTART_NEEDED = "RestartNeeded"
+    TRACING_UNAVAILABLE = "TracingUnavailable"
     INTERNAL = "Internal"
     # the runtime and the sandbox
     RUNTIME_UNAVAILABLE = "RuntimeUnavailable"

@@ -13,7 +13,6 @@ import anyio
 import attrs
 
 from actors import snapshots
-from actors.admission import admit
 from actors.assignment import ColdStart, DesiredState, SnapshotAt, WorkerAssignment
 from actors.document.wording import shown
 from actors.generations import Known, Verdict, judge
@@ -156,6 +155,8 @@ class Admission:
     async def _submit(self, data: bytes, *, base: Path) -> Admitted:
         if not base.is_absolute() or "\0" in str(base):
             raise ProblemError(_no_base(base))
+        from actors.admission import admit  # noqa: PLC0415 - comes with the first document: a start would wait for it
+
         assignment = await admit(data, base=base, files=self.files)
         turn = self._turns.setdefault(assignment.uid, anyio.Lock(fast_acquire=True))
         try:

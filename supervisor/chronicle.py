@@ -65,9 +65,11 @@ class Chronicle:
 
     def tell(self, before: Actor, actor: Actor, event: Event | None) -> None:
         """Log a transition, and the problem that came with it."""
-        fields: dict[str, object] = {"from": str(before.state), "to": str(actor.state)}
-        if event is not None:
-            fields["event_type"] = type(event).__name__
+        fields: dict[str, object] = {
+            "from": str(before.state),
+            "to": str(actor.state),
+            "event_type": None if event is None else type(event).__name__,  # a life begins by itself
+        }
         if actor.problem is not None and actor.problem is not before.problem:
             problem = actor.problem
             fields |= {

@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from actors.layout import StateDir
-    from actors.ports import Files
-    from supervisor.log_files import LogFiles
+    from supervisor.log_files import LogFiles, LogReads
 
 FILE_BYTES_MAX: Final = 16 << 20
 """A log that is larger is cut. With what was cut off before, a container has about twice this on disk."""
@@ -70,7 +69,7 @@ class _Log:
 class ContainerLogs:
     """The logs of the containers of one worker."""
 
-    files: Files
+    files: LogReads
     state_dir: StateDir
     file_bytes_max: int = FILE_BYTES_MAX
     _logs: dict[tuple[str, str], _Log] = attrs.field(factory=dict, init=False)
@@ -84,17 +83,23 @@ class ContainerLogs:
         log = await self._known(uid, container)
         async with log.lock:
             oldest_bytes = log.begin_bytes - log.kept_bytes
-            end_bytes = log.begin_bytes + await self._size(log.path)
-            at = start = min(max(offset_bytes, oldest_bytes), end_bytes)
+            at = start = max(offset_bytes, oldest_bytes)
             data = b""
+            end_bytes: int | None = None
             if at < log.begin_bytes:
                 limit = min(limit_bytes, log.begin_bytes - at)
                 data = await self._read(log.older, at - oldest_bytes, limit)
                 # What somebody has made shorter is told as what there is.
                 at = log.begin_bytes if len(data) < limit else at + len(data)
-            if len(data) < limit_bytes and at >= log.begin_bytes:
-                data += await self._read(log.path, at - log.begin_bytes, limit_bytes - len(data))
-            return Piece(data=data, offset_bytes=start, end_bytes=end_bytes)
+            limit = limit_bytes - len(data)
+            if limit > 0 and at >= log.begin_bytes:
+                younger = await self._read(log.path, at - log.begin_bytes, limit)
+                data += younger
+                if 0 < len(younger) < limit:  # then that is all
+                    end_bytes = at + len(younger)
+            if end_bytes is None:
+                end_bytes = log.begin_bytes + await self._size(log.path)
+            return Piece(data=data, offset_bytes=min(start, end_bytes), end_bytes=end_bytes)
 
     async def offset_of(self, uid: str, container: str, *, size_bytes: int) -> int:
         """The offset where the younger file ended when it had this size, if it was not cut since.
@@ -116,7 +121,11 @@ class ContainerLogs:
                 return None
             # Whoever is cancelled meanwhile must still know what was cut: else every offset would be wrong.
             with anyio.CancelScope(shield=True):
-                cut = await log_files.cut(log.path, into=log.older, keep_bytes=self.file_bytes_max)
+                try:
+                    cut = await log_files.cut(log.path, into=log.older, keep_bytes=self.file_bytes_max)
+                except OSError:
+                    log.kept_bytes = await self._size(log.older)
+                    raise
                 log.begin_bytes += cut.cut_bytes
                 log.kept_bytes = cut.kept_bytes if cut.cut_bytes else log.kept_bytes
             return cut

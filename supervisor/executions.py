@@ -6,6 +6,7 @@ how, keeps suspends away as long as its connection stands, and kills what is lef
 
 from __future__ import annotations
 
+import re
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakValueDictionary
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from supervisor.worker import Worker
 
 ARGUMENTS_MAX: Final = 4096
+_TERM: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9+._-]{0,63}")
+"""What a kind of terminal may be called: by such names terminfo(5) finds its file."""
 
 
 @attrs.define
@@ -55,14 +58,14 @@ class Executions:
 
         async def execute(request: dict[str, Any]) -> control.Held:
             life = worker.require(control.text(request, "uid"))
-            name, command = control.text(request, "container"), _command(request)
+            name, command, term = control.text(request, "container"), _command(request), _term(request)
             worker.require_open()
             if life.actor.state is not State.RUNNING or self._ending.is_set():
                 raise ProblemError(_not_running(life.uid, life.actor.state))
             # Nothing waits between this look and the count in `executing`: no suspend can come in between.
             stack = AsyncExitStack()
             execution = await stack.enter_async_context(
-                executing(self._stages[life.uid], name, command, worker.shutdown.at_last)
+                executing(self._stages[life.uid], name, command, worker.shutdown.at_last, term=term)
             )
 
             async def ended() -> None:
@@ -83,6 +86,7 @@ def as_json(execution: Execution) -> dict[str, Any]:
         "argv": list(execution.argv),
         "env": dict(execution.env),
         "stdin": None if execution.stdin is None else str(execution.stdin),
+        "isConfined": execution.is_confined,
         "streams": str(execution.streams),
         "log": str(execution.log),
         "kill": list(execution.kill),
@@ -96,11 +100,24 @@ def _command(request: dict[str, Any]) -> list[str]:
     command: list[Any] = given if isinstance(given, list) else []
     are_texts = all(isinstance(word, str) and "\0" not in word for word in command)
     if not 0 < len(command) <= ARGUMENTS_MAX or not are_texts or not command[0]:
-        message = f"command must be a list of 1 to {ARGUMENTS_MAX} texts without NUL, the first not empty"
-        raise ProblemError(
-            Problem(step=Step.SUPERVISE, reason=Reason.INVALID_REQUEST, subject="control socket", message=message)
-        )
+        raise _invalid(f"command must be a list of 1 to {ARGUMENTS_MAX} texts without NUL, the first not empty")
     return command
+
+
+def _term(request: dict[str, Any]) -> str | None:
+    """What kind of terminal the command is executed at; None: at none."""
+    if request.get("term") is None:
+        return None
+    term = control.text(request, "term")
+    if not _TERM.fullmatch(term):
+        raise _invalid("term must be the name of a kind of terminal, as xterm-256color")
+    return term
+
+
+def _invalid(message: str) -> ProblemError:
+    return ProblemError(
+        Problem(step=Step.SUPERVISE, reason=Reason.INVALID_REQUEST, subject="control socket", message=message)
+    )
 
 
 def _not_running(uid: str, state: State) -> Problem:

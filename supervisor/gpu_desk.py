@@ -1,4 +1,4 @@
-"""The worker's desk for its GPUs: who holds which, and who is told that one is lost.
+"""The worker's desk for its GPUs: who holds which. Who is told what befalls one stands in `supervisor.gpu_telling`.
 
 Admission books; Partitioning turns a booking into a grant; an actor at rest holds none. NVML's word comes from the
 watch, device nodes are looked at anew each time, and the CDI spec comes from its keeper.
@@ -6,7 +6,7 @@ watch, device nodes are looked at anew each time, and the CDI spec comes from it
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 import attrs
@@ -14,13 +14,12 @@ import structlog
 
 from actors.gpu.detection import judge, look_for_nodes, require_nodes
 from actors.gpu.inventory import Inventory
-from actors.gpu.partition import Claim, Pool, Ticket, admit, grant, lost_grants, release
+from actors.gpu.partition import Claim, Pool, Ticket, admit, grant, release
 from actors.gpu.view import SILENT, NvmlAnswers, unanswered
-from actors.gpu.xids import XidPolicy, class_of
 from actors.steps.partition import claims_by_container
-from statemachine.events import GpuLost
 from statemachine.problem import Problem, ProblemError, Step
 from statemachine.reasons import Reason
+from supervisor.gpu_telling import GpuTelling
 from supervisor.gpu_watch import GpuWatch
 from supervisor.spec_keeper import spec_keeper_of
 
@@ -31,86 +30,23 @@ if TYPE_CHECKING:
     from actors.gpu.desk import KeptSpec, SpecFacts
     from actors.gpu.detection import Detected, Seen
     from actors.gpu.inventory import Gpu
-    from actors.gpu.partition import Grant, Loss
+    from actors.gpu.partition import Grant
     from actors.gpu.view import View
     from actors.ports import DriverPlaces, Files, Ports
+    from statemachine.events import GpuLost
+    from supervisor.gpu_sources import Keeper, Watch
     from supervisor.settings import Settings
     from supervisor.spec_keeper import SpecCounts
-    from supervisor.xid_reports import XidReports
 
 FIRST_WORD_S: Final = 20.0
 """How long NVML may take for its first answer; without persistence mode it takes seconds."""
 NEXT_WORD_S: Final = 8.0
 """How long it may take for one in Partitioning, which has 10 s: the monitor may just have been replaced."""
 
-XIDS_AGAIN_S: Final = 1.0
-"""How long after holders were told of XIDs they are told of the next ones, which are told together."""
-
 LOOK_S: Final = 0.02
 """How long a look at the device nodes counts for the next steps; what is injected is looked at once more anyway."""
 
 _log = structlog.get_logger("greenroom.gpus")
-
-
-class Watch(Protocol):
-    """NVML's word, as it comes."""
-
-    @property
-    def view(self) -> View:
-        """What it comes to now."""
-        ...
-
-    async def first_word(self, limit_s: float) -> View:
-        """The view, once anything was said, or when the time is over."""
-        ...
-
-    async def changed(self, since: View | None = None) -> None:
-        """Wait until the view is another one than this."""
-        ...
-
-    @property
-    def xids(self) -> XidReports:
-        """The XIDs that came."""
-        ...
-
-    @property
-    def used_bytes(self) -> Mapping[str, int]:
-        """How much of each GPU's memory is in use, as NVML has told it last."""
-        ...
-
-    @property
-    def replaced(self) -> int:
-        """How many monitors were replaced."""
-        ...
-
-    async def run(self) -> None:
-        """Listen, until this is cancelled."""
-        ...
-
-
-class Keeper(Protocol):
-    """The CDI spec."""
-
-    @property
-    def counts(self) -> SpecCounts:
-        """What came of it so far, and what goes on now."""
-        ...
-
-    def start(self, inventory: Inventory, driver: str) -> None:
-        """Have it made, for whoever will ask."""
-        ...
-
-    async def spec(self, inventory: Inventory, driver: str) -> KeptSpec:
-        """The spec for these GPUs.
-
-        Raises:
-            ProblemError: of the step generate.
-        """
-        ...
-
-    async def run(self) -> None:
-        """Make what is asked for, and look again when something changes, until this is cancelled."""
-        ...
 
 
 class WorkerGpus:
@@ -128,11 +64,10 @@ class WorkerGpus:
         self.places = places
         self.pool = Pool()
         self._files, self._watch, self._keeper = files, watch, keeper
-        watch.xids.holder_of = lambda gpu: self.pool.holder_of(gpu)  # noqa: PLW0108 - of the pool as it is then
         self._known: Inventory | None = None
         self._looked: tuple[float, Seen] | None = None
         self._warned: tuple[str, ...] = ()
-        self._told: set[tuple[str, str]] = set()
+        self._telling = GpuTelling(watch, pool=lambda: self.pool, known=lambda: self._known)
         self._specs = specs
 
     # ---- what the steps of an actor ask
@@ -203,7 +138,7 @@ class WorkerGpus:
         """An actor needs its GPUs no longer."""
         self.pool = release(self.pool, uid)
         self._specs.pop(uid, None)
-        self._told = {(actor, gpu) for actor, gpu in self._told if actor != uid}
+        self._telling.forget(uid)
 
     # ---- what the worker asks
 
@@ -266,38 +201,8 @@ class WorkerGpus:
             group.start_soon(self._watch.run, name="gpus:watch")
             group.start_soon(self._keeper.run, name="gpus:spec")
             group.start_soon(self._look_ahead, name="gpus:first look")
-            group.start_soon(self._tell_xids, tell_trouble, name="gpus:xids")
-            while True:
-                view = self._watch.view
-                if isinstance(view, NvmlAnswers):  # that NVML does not answer says nothing of any one GPU
-                    await self._tell_losses(view, tell)
-                await self._watch.changed(view)
-
-    async def _tell_losses(self, view: NvmlAnswers, tell: Callable[[str, GpuLost], Awaitable[None]]) -> None:
-        """Tell each actor of each GPU that it holds and that is lost, once."""
-        for uid, losses in lost_grants(self.pool, view.inventory).items():
-            for loss in losses:
-                if (uid, loss.uuid) not in self._told:
-                    self._told.add((uid, loss.uuid))
-                    _log.warning("gpu_lost", actor=uid, gpu=loss.uuid, path=loss.path, cause=loss.why)
-                    await tell(uid, _lost(uid, loss))
-
-    async def _tell_xids(self, tell: Callable[[str, Problem, int], Awaitable[None]]) -> None:
-        """Tell who held a GPU of its XIDs, whoever holds it now; one that loses the GPU is told as its loss."""
-        while True:
-            for uid, gpu, xid, count in await self._watch.xids.untold():
-                if class_of(xid).policy is not XidPolicy.LOSE:
-                    await tell(uid, self._reported(gpu, xid), count)
-            await anyio.sleep(XIDS_AGAIN_S)
-
-    def _reported(self, uuid: str, xid: int) -> Problem:
-        gpu = self._known.gpu(uuid) if self._known is not None else None
-        path, row = uuid if gpu is None else gpu.path, class_of(xid)
-        message = f"XID {xid} of {path} ({uuid}): {row.what}"
-        if row.policy is XidPolicy.WITHHOLD:
-            message += "; nobody else is granted it until it has been well for long"
-        subject = f"{path} XID {xid}"
-        return Problem(step=Step.SUPERVISE, reason=Reason.GPU_ERROR_REPORTED, subject=subject, message=message)
+            group.start_soon(self._telling.xids, tell_trouble, name="gpus:xids")
+            await self._telling.losses(tell)
 
     async def _look_ahead(self) -> None:
         """From the worker's start on, once NVML answers: have the CDI spec made, so that no actor waits for it."""
@@ -391,10 +296,3 @@ def _untold(view: View, uuids: Collection[str]) -> Problem:
     untold = ", ".join(sorted(set(uuids) - view.processes.keys()))
     message = f"NVML does not say which processes compute on {untold}"
     return Problem(step=Step.SUSPEND, reason=Reason.NVML_UNAVAILABLE, subject="nvml", message=message)
-
-
-def _lost(uid: str, loss: Loss) -> GpuLost:
-    named = loss.uuid if loss.path == loss.uuid else f"{loss.path} ({loss.uuid})"
-    message = f"{named}, which {uid} holds, is lost: {loss.why}"
-    problem = Problem(step=Step.SUPERVISE, reason=Reason.GPU_LOST, subject=loss.path, message=message)
-    return GpuLost(gpu=loss.uuid, problem=problem)

@@ -21,8 +21,6 @@ from actors.gpu.xids import XidPolicy, class_of
 from supervisor.xid_reports import XidReports
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from actors.gpu.facts import Fact
     from actors.gpu.view import View
     from actors.ports import DriverPlaces, GpuMonitor, Gpus
@@ -40,10 +38,6 @@ _GOOD_LIFE_S: Final = 120.0
 _log = structlog.get_logger("greenroom.gpus")
 
 
-def _ignore(_fact: XidFact) -> None:
-    """Nobody wants to know."""
-
-
 def _telling(view: View) -> set[str]:
     """The GPUs that are there and answer."""
     inventory = view.inventory.gpus if isinstance(view, NvmlAnswers) else ()
@@ -56,7 +50,6 @@ class GpuWatch:
     Args:
         gpus: starts monitors.
         places: where the driver is.
-        on_xid: is called with each XID, once the view is what comes of it.
         first_word_s: how long a monitor may take for its first word.
         silence_s: how long it may be silent afterwards.
 
@@ -70,13 +63,11 @@ class GpuWatch:
         gpus: Gpus,
         places: DriverPlaces,
         *,
-        on_xid: Callable[[XidFact], None] = _ignore,
         first_word_s: float = FIRST_WORD_S,
         silence_s: float = SILENCE_S,
     ) -> None:
         self._gpus = gpus
         self._places = places
-        self._on_xid = on_xid
         self._first_word_s = first_word_s
         self._silence_s = silence_s
         self.xids = XidReports()
@@ -177,8 +168,6 @@ class GpuWatch:
         if is_word:
             self._has_failed = isinstance(view, NvmlFails)
         self._replace(view, has_spoken=self._has_spoken or is_word)
-        if isinstance(fact, XidFact):
-            self._on_xid(fact)
 
     def _tell_xid(self, fact: XidFact) -> None:
         count = self.xids.add(fact, anyio.current_time())

@@ -5,24 +5,25 @@ those of the control socket: the length of a head, the time until it is whole, t
 time to take an answer, and how many connections there are; beyond that the one that has been silent longest is closed.
 Without a connection there is no timer.
 
-h11 says what the bytes mean. Source: RFC 9110, RFC 9112.
+h11 says what the bytes mean. It is imported with the first client: a start would wait for it.
+
+Source: RFC 9110, RFC 9112.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from email.utils import formatdate
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final, Protocol
 
 import anyio
 import attrs
-import h11
 import structlog
 
 from statemachine.reasons import Reason
 
 if TYPE_CHECKING:
+    import h11
     from anyio.abc import ByteStream
 
     from actors.ports import Channel
@@ -73,15 +74,19 @@ class Door(Protocol):
         ...
 
 
+def _parser() -> h11.Connection:
+    import h11  # noqa: PLC0415 - see above
+
+    return h11.Connection(h11.SERVER, max_incomplete_event_size=HEAD_LIMIT_BYTES)
+
+
 @attrs.define(eq=False)
 class _Client:
     """One connection; it works from the end of a head to the end of its answer."""
 
     channel: Channel
     scope: anyio.CancelScope = attrs.field(factory=anyio.CancelScope)
-    parser: h11.Connection = attrs.field(
-        factory=lambda: h11.Connection(h11.SERVER, max_incomplete_event_size=HEAD_LIMIT_BYTES)
-    )
+    parser: h11.Connection = attrs.field(factory=_parser)
 
     def within(self, limit_s: float) -> None:
         """From now on it has so long."""
@@ -145,6 +150,8 @@ class HttpServer:
 
     async def _serve_one(self, client: _Client, *, is_last: bool) -> bool:
         """Answer one request; returns whether another one may follow."""
+        import h11  # noqa: PLC0415 - see above
+
         try:
             request = await _read_head(client)
             if request is None:
@@ -177,6 +184,10 @@ class HttpServer:
 
     async def _send(self, client: _Client, answer: Answer, *, body: bool, keep: bool) -> None:
         """Send all of an answer at once."""
+        from email.utils import formatdate  # noqa: PLC0415 - as h11
+
+        import h11  # noqa: PLC0415 - see above
+
         headers = [
             ("Date", formatdate(self._now_s(), usegmt=True)),
             ("Content-Type", answer.content_type),
@@ -205,6 +216,8 @@ async def _read_head(client: _Client) -> h11.Request | None:
     Raises:
         RemoteProtocolError: it is no HTTP/1.1, or too long.
     """
+    import h11  # noqa: PLC0415 - see above
+
     client.within(IDLE_TIMEOUT_S)
     has_begun = False
     while True:

@@ -4,6 +4,9 @@ For each such actor one task waits until one of its containers has written somet
 cuts logs that have become too large, and tells whoever follows. Beside it another one tells the lines, as fast as they
 are taken and no faster: what waits to be told waits in the files, so that a stdout that nobody reads costs no memory
 and stops no actor. What was cut off meanwhile is counted in a line of its own.
+
+All of them look at the same beats, and what they then look at and read costs the worker one visit to a thread each: it
+is woken as often by a hundred actors that write as by one.
 """
 
 from __future__ import annotations
@@ -18,7 +21,8 @@ import structlog
 from statemachine.reasons import Reason
 from statemachine.states import INACTIVE
 from supervisor.container_logs import log_name
-from supervisor.log_relay import LogRelay
+from supervisor.log_files import rest_s
+from supervisor.log_relay import LogRelay, Turns
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -31,8 +35,6 @@ if TYPE_CHECKING:
     from supervisor.container_logs import ContainerLogs
     from supervisor.log_files import LineOutput, LogFiles
 
-PACE_S: Final = 0.1
-"""How long is rested after a look: a container that writes without end costs ten of them a second, not thousands."""
 REST_S: Final = 1.0
 """How long what cannot be cut or looked at is left alone at first; doubled each time, until it can."""
 REST_S_MAX: Final = 60.0
@@ -64,7 +66,7 @@ class LogKeeper:
     ) -> None:
         self._logs, self._log_files, self._scope = logs, log_files, scope
         self._directory_of, self._output, self._now_s = directory_of, output, now_s
-        self._turn = anyio.Lock()
+        self._turns = Turns()
         self._kept: dict[str, _Kept] = {}
         self._ended = anyio.Event()
 
@@ -119,7 +121,7 @@ class LogKeeper:
         """What tells an actor's lines, if anything does."""
         if self._output is None:
             return None
-        return LogRelay(assignment=assignment, logs=self._logs, write=self._write, turn=self._turn, now_s=self._now_s)
+        return LogRelay(assignment=assignment, logs=self._logs, write=self._write, turns=self._turns, now_s=self._now_s)
 
     async def _write(self, lines: bytes) -> None:
         if self._output is None:  # it was given up
@@ -133,29 +135,37 @@ class LogKeeper:
 
     async def look(self, kept: _Kept) -> None:
         """Wait until an actor's containers have written something, and keep their logs within bounds."""
-        await self._log_files.changed(self._directory_of(kept.uid), kept.sizes)
-        await self.bound(kept)
+        containers = kept.containers  # another assignment may come meanwhile
+        sizes = {log_name(name): kept.sizes.get(log_name(name), 0) for name in containers}
+        # Before they are bounded: what is written in between is another size at the next look.
+        kept.sizes = await self._log_files.changed(self._directory_of(kept.uid), sizes)
+        for name in containers:
+            await self._bound(kept, name)
 
-    async def bound(self, kept: _Kept) -> None:
-        """Keep an actor's logs within bounds.
+    async def bound_at_last(self, kept: _Kept) -> None:
+        """Keep the logs of an actor within bounds that has ended, whatever was when that was tried before.
 
         Raises:
             OSError: they cannot be looked at.
         """
-        containers = kept.containers  # another assignment may come meanwhile
-        # Before they are bounded: what is written in between is another size at the next look.
+        kept.rests.clear()
+        containers = kept.containers
         kept.sizes = {log_name(name): await self._logs.size(kept.uid, name) for name in containers}
         for name in containers:
-            rest = kept.rests.setdefault(name, Rest())
-            if not rest.is_over(anyio.current_time()):
-                continue
-            if await self._bound(kept, name):
-                rest.end()
-            else:
-                rest.begin(anyio.current_time())
+            await self._bound(kept, name)
 
-    async def _bound(self, kept: _Kept, name: str) -> bool:
-        """Keep a log within bounds; returns whether that could be done."""
+    async def _bound(self, kept: _Kept, name: str) -> None:
+        """Keep a log within bounds; one that cannot be cut is left alone for a while."""
+        rest = kept.rests.setdefault(name, Rest())
+        if not rest.is_over(anyio.current_time()):
+            return
+        if kept.sizes[log_name(name)] <= self._logs.file_bytes_max or await self._cut(kept, name):
+            rest.end()
+        else:
+            rest.begin(anyio.current_time())
+
+    async def _cut(self, kept: _Kept, name: str) -> bool:
+        """Cut a log that has become too large; returns whether that could be done."""
         container_log = _log.bind(actor=kept.uid, container=name, generation=kept.generation)
         try:
             cut = await self._logs.bound(kept.uid, name, self._log_files)
@@ -225,6 +235,23 @@ class _Kept:
 
     async def run(self) -> None:
         """Until it does not live any more, and all that it wrote is told."""
+        rest = Rest()
+        try:
+            while not await self._run_well() and self._is_live:
+                rest.begin(anyio.current_time())
+                with anyio.move_on_after(rest.length_s):
+                    while self._is_live:
+                        await self.grown.wait()
+        finally:
+            self.runs = False
+            self._announce()
+            self._keeper.note_end()
+
+    async def _run_well(self) -> bool:
+        """Until it is over; false when a fault of ours has ended that, which costs an actor's lines and not its life.
+
+        Who lives on is kept again after a rest: else nobody would keep its logs within bounds any more.
+        """
         try:
             while True:
                 await self._begin()
@@ -233,16 +260,13 @@ class _Kept:
                     await self._tell()
                     group.cancel_scope.cancel()
                 # What it wrote last came after the last look, and nobody looks when it is over.
-                self.rests.clear()
-                await self._safely(self._keeper.bound)
+                await self._safely(self._keeper.bound_at_last)
                 if not self._is_live:  # else it came to live again while its last lines were taken
-                    return
-        except Exception:  # noqa: BLE001 - a fault of ours costs one actor's lines, and no actor its life
+                    return True
+        except Exception:  # noqa: BLE001 - see above
             self._log.exception("fault", reason=str(Reason.INTERNAL))
-        finally:
-            self.runs = False
-            self._announce()
-            self._keeper.note_end()
+            self.sizes = {}  # whatever the next look finds is new
+            return False
 
     async def _begin(self) -> None:
         if self._relay is not None:
@@ -260,7 +284,7 @@ class _Kept:
                 else:
                     rest.begin(anyio.current_time())
             self._announce()
-            await anyio.sleep(max(PACE_S, rest.length_s))
+            await anyio.sleep(max(rest_s(anyio.current_time()), rest.length_s))
 
     async def _safely(self, look: Callable[[_Kept], Awaitable[None]]) -> bool:
         """Look; returns whether that could be done."""

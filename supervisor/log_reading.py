@@ -6,6 +6,7 @@ import base64
 from typing import TYPE_CHECKING, Any, Final
 
 import anyio
+import attrs
 
 from statemachine.problem import Problem, ProblemError, Step
 from statemachine.reasons import Reason
@@ -46,7 +47,8 @@ async def read_log(
     names = [each.name for each in life.assignment.containers]
     if container not in names:
         message = f"actor {life.uid} has no container {container!r}; it has {', '.join(names)}"
-        raise ProblemError(_problem(Reason.INVALID_REQUEST, container, message))
+        problem = _problem(Reason.INVALID_REQUEST, container, message)
+        raise ProblemError(attrs.evolve(problem, hint=f"Name one of its containers: {', '.join(names)}."))
     try:
         piece = await _read(logs, keeper, life.uid, container, offset_bytes=offset_bytes, wait_s=wait_s)
     except OSError as error:

@@ -1,8 +1,9 @@
-"""The lines of one actor's containers, each told once, whole and labelled; all actors take turns, a piece each."""
+"""The lines of one actor's containers, each told once, whole and labelled; all containers take turns, a piece each."""
 
 from __future__ import annotations
 
 from codecs import getincrementaldecoder
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import anyio
@@ -16,12 +17,22 @@ if TYPE_CHECKING:
     from actors.assignment import WorkerAssignment
     from supervisor.container_logs import ContainerLogs, Piece
 
-PIECE_BYTES: Final = 1 << 16
-"""What is read at once; that much of all logs together is in memory."""
+PIECE_BYTES: Final = 1 << 15
+"""What is read of a log at once."""
+READS_MAX: Final = 32
+"""So many logs are read side by side, so that reading them costs no more than reading one; that many pieces of all logs
+together are in memory."""
 LINES_MAX: Final = 500
 """So many lines are told at once, however short they are: the loop stands still meanwhile."""
 LINE_BYTES_MAX: Final = 1 << 18
 """A line that is longer is told in parts."""
+
+
+class Turns:
+    """The turns of all containers: `reading` takes as many as there may be pieces, `telling` one."""
+
+    def __init__(self) -> None:
+        self.reading, self.telling = anyio.Semaphore(READS_MAX), anyio.Lock()
 
 
 class LogRelay:
@@ -31,7 +42,7 @@ class LogRelay:
         assignment: whose lines they are.
         logs: the logs.
         write: where lines go.
-        turn: whoever has it reads and writes.
+        turns: those of all containers of the worker.
         now_s: the calendar.
     """
 
@@ -41,11 +52,11 @@ class LogRelay:
         assignment: WorkerAssignment,
         logs: ContainerLogs,
         write: Callable[[bytes], Awaitable[None]],
-        turn: anyio.Lock,
+        turns: Turns,
         now_s: Callable[[], float],
     ) -> None:
         self._assignment, self._logs, self._write = assignment, logs, write
-        self._turn, self._now_s = turn, now_s
+        self._turns, self._now_s = turns, now_s
         self._next: dict[str, int] = {}
         self._parts: dict[str, int] = {}
         self._new: dict[str, int] = {}
@@ -70,21 +81,23 @@ class LogRelay:
 
     async def tell(self, *, to_the_end: bool) -> None:
         """Tell what is there: whole lines and, at an activation's end (`to_the_end`), a last one that has no end."""
-        is_there = True
-        while is_there:
-            is_there = False
+        async with anyio.create_task_group() as group:
             for name in tuple(self._next):
-                async with self._turn:
-                    is_there |= await self._tell_piece(name, to_the_end=to_the_end)
+                group.start_soon(partial(self._tell_container, name, to_the_end=to_the_end))
 
-    async def _tell_piece(self, name: str, *, to_the_end: bool) -> bool:
-        """Tell the next lines of one container; returns whether there were any."""
-        asked = self._next[name]
-        try:
-            piece = await self._read(name, asked)
-        except OSError:  # told by whoever reads it; the actor is worth more than its lines
-            return False
-        at, labels = rfc3339(self._now_s()), labels_of(self._assignment, name)
+    async def _tell_container(self, name: str, *, to_the_end: bool) -> None:
+        has_more = True
+        while has_more:
+            async with self._turns.reading:
+                piece, at = await self._read(name, PIECE_BYTES), rfc3339(self._now_s())
+                async with self._turns.telling:
+                    if piece is not None and len(piece.data) == PIECE_BYTES and b"\n" not in piece.data:
+                        piece = await self._read(name, LINE_BYTES_MAX)
+                    has_more = piece is not None and await self._tell_piece(name, piece, at=at, to_the_end=to_the_end)
+
+    async def _tell_piece(self, name: str, piece: Piece, *, at: str, to_the_end: bool) -> bool:
+        """Tell the next lines of one container, if there are any; returns whether there may be more."""
+        asked, labels = self._next[name], labels_of(self._assignment, name)
         lines = list[bytes]()
         if piece.offset_bytes > asked:
             self._parts.pop(name, None)
@@ -99,15 +112,16 @@ class LogRelay:
         self._next[name] = piece.offset_bytes + taken
         if lines:
             await self._write(b"".join(lines))
-        return bool(lines)
+        return bool(lines) and self._next[name] < piece.end_bytes
 
-    async def _read(self, name: str, offset_bytes: int) -> Piece:
-        """A piece; a larger one when none of its lines is whole."""
-        uid = self._assignment.uid
-        piece = await self._logs.read(uid, name, offset_bytes=offset_bytes, limit_bytes=PIECE_BYTES)
-        if len(piece.data) < PIECE_BYTES or b"\n" in piece.data:
-            return piece
-        return await self._logs.read(uid, name, offset_bytes=offset_bytes, limit_bytes=LINE_BYTES_MAX)
+    async def _read(self, name: str, limit_bytes: int) -> Piece | None:
+        """What comes next; None when it cannot be read, which whoever looks tells: no actor ends for its lines."""
+        try:
+            return await self._logs.read(
+                self._assignment.uid, name, offset_bytes=self._next[name], limit_bytes=limit_bytes
+            )
+        except OSError:
+            return None
 
     def _part(self, name: str, *, is_last: bool) -> Part | None:
         """Which part comes now; None for a line that has no parts."""

@@ -1,4 +1,4 @@
-"""What is there for those who look on: the containers' logs, kept and told, word of every change, and a way inside.
+"""What is there for those who look on: containers' logs, kept and told, word of every change, spans, and a way inside.
 
 One object of a worker holds it, from before its first actor until after its last one's end.
 """
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import anyio
 import structlog
 
+from actors.concurrency import together
 from statemachine.reasons import Reason
 from supervisor import control
 from supervisor.container_logs import ContainerLogs
@@ -20,6 +21,7 @@ from supervisor.log_reading import WAIT_MAX_S as LOG_WAIT_MAX_S
 from supervisor.log_reading import read_log
 from supervisor.observing import Several
 from supervisor.shutdown import Phase
+from supervisor.tracing import Tracing
 from supervisor.usage import measured_status, measured_worker_status
 from supervisor.watching_changes import WAIT_MAX_S, Changes
 
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from actors.ports import Ports
     from supervisor.log_hearing import LogWorld
     from supervisor.observing import Observer
+    from supervisor.tracing import SpanExport
     from supervisor.worker import Worker
 
 FINISH_S: Final = 5.0
@@ -46,16 +49,25 @@ class LookingOn:
         state_dir: where the logs are.
         scope: where the logs are kept.
         log_world: what that needs; None keeps none within bounds, and tells none.
+        spans: where spans go; None makes none.
     """
 
-    def __init__(self, ports: Ports, state_dir: StateDir, scope: TaskGroup, log_world: LogWorld | None) -> None:
+    def __init__(
+        self,
+        ports: Ports,
+        state_dir: StateDir,
+        scope: TaskGroup,
+        log_world: LogWorld | None,
+        spans: SpanExport | None = None,
+    ) -> None:
         self._boot_id = ports.wall.boot_id
         self._worker: Worker | None = None
-        self._logs = ContainerLogs(ports.files, state_dir)
+        self._logs = ContainerLogs(ports.files if log_world is None else log_world.files, state_dir)
         self._changes = Changes()
         self.executions = Executions()
         self._keeper: LogKeeper | None = None
         self._hears: LogsHear | None = None
+        self._tracing = None if spans is None else Tracing(spans, ports.wall)
         if log_world is not None:
             self._keeper = LogKeeper(
                 logs=self._logs,
@@ -69,21 +81,25 @@ class LookingOn:
 
     def beside(self, observer: Observer) -> Observer:
         """Who hears what happens on the worker: another one, and who looks on."""
-        return Several(observer, self._changes, *(() if self._hears is None else (self._hears,)))
+        others: tuple[Observer | None, ...] = (self._hears, self._tracing)
+        return Several(observer, self._changes, *(each for each in others if each is not None))
 
     def look_on(self, worker: Worker) -> None:
         """From here on it is this worker that is looked at; before anything happens on it."""
         self._worker = worker
         if self._hears is not None:
             self._hears.worker = worker
+        if self._tracing is not None:
+            self._tracing.worker = worker
 
     async def finish(self) -> None:
-        """Let the last lines of ended actors be taken, if somebody takes them; whose are not is told."""
-        if self._keeper is None:
-            return
+        """Let the last lines and spans of ended actors be taken, if somebody takes them; what is not is told."""
         with anyio.move_on_after(FINISH_S), self._its_worker.shutdown.until(Phase.ENDING):
-            await self._keeper.finish()
-        if left := self._keeper.untold:
+            await together(
+                *(() if self._keeper is None else (self._keeper.finish,)),
+                *(() if self._tracing is None else (self._tracing.export.finish,)),
+            )
+        if self._keeper is not None and (left := self._keeper.untold):
             message = "stdout did not take the last lines of these actors in time; their logs have them"
             _log.warning("untold", left=list(left), reason=str(Reason.OUTPUT_UNWRITABLE), message=message)
 

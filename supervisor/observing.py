@@ -35,8 +35,8 @@ class Observer(Protocol):
         """An actor was `before` and is `actor` now; without an event it has just begun."""
         ...
 
-    def step_ended(self, uid: str, command: Command, ending: Ending, elapsed_s: float) -> None:
-        """A step has ended, its own cleanup included."""
+    def step_ended(self, uid: str, command: Command, ending: Ending, elapsed_s: float, problem: Problem | None) -> None:
+        """A step has ended, its own cleanup included; one that failed did so with this problem."""
         ...
 
     def troubled(self, uid: str, problem: Problem, count: int) -> None:
@@ -62,7 +62,7 @@ class Nobody:
     def entered(self, uid: str, before: Actor, actor: Actor, event: Event | None) -> None:
         """Nothing."""
 
-    def step_ended(self, uid: str, command: Command, ending: Ending, elapsed_s: float) -> None:
+    def step_ended(self, uid: str, command: Command, ending: Ending, elapsed_s: float, problem: Problem | None) -> None:
         """Nothing."""
 
     def troubled(self, uid: str, problem: Problem, count: int) -> None:
@@ -93,10 +93,10 @@ class Several:
         for each in self._observers:
             each.entered(uid, before, actor, event)
 
-    def step_ended(self, uid: str, command: Command, ending: Ending, elapsed_s: float) -> None:
+    def step_ended(self, uid: str, command: Command, ending: Ending, elapsed_s: float, problem: Problem | None) -> None:
         """Passed on."""
         for each in self._observers:
-            each.step_ended(uid, command, ending, elapsed_s)
+            each.step_ended(uid, command, ending, elapsed_s, problem)
 
     def troubled(self, uid: str, problem: Problem, count: int) -> None:
         """Passed on."""

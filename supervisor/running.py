@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from supervisor.reloading import SettingsSource
     from supervisor.settings import Settings
     from supervisor.surveying import Survey
+    from supervisor.tracing import SpanExport
 
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, *REQUESTS)
 """What a worker handles, from before it holds anything until it has left everything."""
@@ -71,6 +72,7 @@ async def run_worker(
     source: SettingsSource | None = None,
     tell_left: Callable[[Left], None] = lambda _left: None,
     log_world: LogWorld | None = None,
+    spans: SpanExport | None = None,
 ) -> None:
     """Run a worker until it is asked to end and has ended.
 
@@ -80,6 +82,7 @@ async def run_worker(
         source: where they came from, to be read anew at SIGHUP; None when there is no file of settings.
         tell_left: is told at the end what became of every actor.
         log_world: what keeping the containers' logs needs; None keeps none within bounds, and tells none.
+        spans: where spans go; None makes none.
 
     Raises:
         ProblemError: it cannot start: StateDirInUse, StateUnwritable, RuntimeUnavailable, RuntimeTooOld,
@@ -101,7 +104,7 @@ async def run_worker(
             leaving_nothing(ports, state_dir, shutdown, tell_left) as leaving,
             anyio.create_task_group() as scope,
         ):
-            gpus, looking_on = desk_of(ports, settings), LookingOn(ports, state_dir, scope, log_world)
+            gpus, looking_on = desk_of(ports, settings), LookingOn(ports, state_dir, scope, log_world, spans)
             worker = leaving.worker = health.worker = Worker(
                 ports=ports,
                 settings=settings,

@@ -58,6 +58,19 @@ class Backend(enum.StrEnum):
 
 
 @attrs.frozen(kw_only=True)
+class Collector:
+    """Where spans go.
+
+    Attributes:
+        url: takes OTLP's traces over HTTP: the whole address, with its path.
+        is_asked_for: whether the worker was told so itself, and not only the environment of its pod says it.
+    """
+
+    url: str
+    is_asked_for: bool
+
+
+@attrs.frozen(kw_only=True)
 class Settings:
     """The settings of one worker.
 
@@ -82,6 +95,7 @@ class Settings:
         container_output: where containers' lines go.
         http_listen: where health and metrics are served besides in the run directory; None is nowhere.
         metrics_per_actor: whether the metrics also tell what each actor uses, by its uid.
+        collector: where spans go; None makes none.
         control_uids: who may ask at the control socket, besides root.
     """
 
@@ -105,6 +119,7 @@ class Settings:
     container_output: ContainerOutput = ContainerOutput.FILE
     http_listen: TcpAddress | None = None
     metrics_per_actor: bool = False
+    collector: Collector | None = None
     control_uids: frozenset[int] = frozenset()
 
     @property

@@ -95,12 +95,12 @@ class StepRunner:
 
     Attributes:
         current: the step whose answer is waited for; the answer of any other is late.
-        ended: is told of each step how it ended and how many seconds it took.
+        ended: is told of each step how it ended, how many seconds it took, and with what problem it failed, if it did.
     """
 
     performer: Performer
     answer: Callable[[Event, RunningStep], Awaitable[None]]
-    ended: Callable[[c.Command, Ending, float], None] = lambda *_: None
+    ended: Callable[[c.Command, Ending, float, Problem | None], None] = lambda *_: None
     current: RunningStep | None = attrs.field(default=None, init=False)
 
     def start(self, command: c.Command, actor: Actor, children: TaskGroup, log: Any) -> None:
@@ -129,14 +129,17 @@ class StepRunner:
     async def _run_told(self, running: RunningStep, actor: Actor, log: Any) -> None:
         name = type(running.command).__name__
         started, ending = anyio.current_time(), Ending.CANCELLED
+        problem: Problem | None = None
         try:
             answer = await self._answer(running.command, actor, log)
-            ending = Ending.FAILED if isinstance(answer, e.FAILURES) else Ending.DONE
+            ending = Ending.DONE
+            if isinstance(answer, e.FAILURES):
+                ending, problem = Ending.FAILED, answer.problem
         finally:
             running.end()
             elapsed_s = anyio.current_time() - started
             log.debug("step", command=name, elapsed_s=round(elapsed_s, 4))
-            self.ended(running.command, ending, elapsed_s)
+            self.ended(running.command, ending, elapsed_s, problem)
         await self.answer(answer, running)
 
     async def _answer(self, command: c.Command, actor: Actor, log: Any) -> Event:

@@ -112,7 +112,9 @@ class Usages:
 
     async def of_all(self, uids: Collection[str]) -> dict[str, ActorUsage]:
         """What these actors have used, read side by side."""
-        found: dict[str, ActorUsage] = {}
+        # Of whoever is over or at rest, by the thousand, nothing is read: a task would cost more than that answer.
+        found = {uid: await self.of(uid) for uid in uids if not self._is_live(uid)}
+        live = [uid for uid in uids if self._is_live(uid)]
         self._reading = self._reading or anyio.CapacityLimiter(READS_MAX)
         limit = self._reading
 
@@ -120,8 +122,12 @@ class Usages:
             async with limit:
                 found[uid] = await self.of(uid)
 
-        await together(*(partial(read, uid) for uid in uids))
+        await together(*(partial(read, uid) for uid in live))
         return found
+
+    def _is_live(self, uid: str) -> bool:
+        stage = self._stages.get(uid)
+        return stage is not None and stage.activation is not None
 
 
 async def measured_status(worker: Worker, life: Life) -> dict[str, Any]:

@@ -45,7 +45,7 @@ class Changes:
         """Something happened."""
         self._count()
 
-    def step_ended(self, uid: str, command: Command, ending: Ending, elapsed_s: float) -> None:
+    def step_ended(self, uid: str, command: Command, ending: Ending, elapsed_s: float, problem: Problem | None) -> None:
         """What is told of that, if anything, is told by the transition that follows."""
 
     def troubled(self, uid: str, problem: Problem, count: int) -> None:  # noqa: ARG002 - the protocol's

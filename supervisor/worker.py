@@ -379,6 +379,7 @@ class Worker:
         """What was not begun has not moved the generation: neither here nor, as far as it can be written, on disk."""
         if before is None:
             self._lives.pop(uid, None)
+            self.usages.forget(uid)
         else:
             self._lives[uid] = before
         directory = self.state_dir.actor(uid)

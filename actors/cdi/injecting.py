@@ -213,13 +213,13 @@ def _last_of_each(items: Sequence[T], key: Callable[[T], Hashable]) -> list[T]:
 def _replace_each(existing: list[Any], items: list[_Object], key: str) -> None:
     """Take out what each item replaces, and append them all.
 
-    That is the first entry with the same text in `key`; but where the very same entry is there already it is that one,
-    so that a document with two entries for one path is not changed again by a second injection.
+    That is the first entry with the same text in `key`; but where the very same entry is there already it is that one
+    (the last of several), so that a document with two entries for one path is not changed again by a second injection.
     """
     for item in items:
         same = [index for index, entry in enumerate(existing) if _get(entry, key) == item[key]]
         if same:
-            del existing[next((index for index in same if existing[index] == item), same[0])]
+            del existing[next((index for index in reversed(same) if existing[index] == item), same[0])]
         existing.append(item)
 
 

@@ -19,7 +19,6 @@ from .findings import DocumentError, located
 from .json_text import MalformedJsonError, read_json
 from .limits import DOCUMENT_BYTES_MAX
 from .nodes import Place
-from .yaml_text import MalformedYamlError, read_yaml
 
 if TYPE_CHECKING:
     from .nodes import Node
@@ -46,11 +45,11 @@ def read_document(data: bytes, *, step: Step = Step.ADMISSION, dialect: Dialect 
     """
     text = decoded(data, step, dialect)
     if not begins_like_json(text):
-        return _read_yaml_alone(text, step, dialect)
+        return _read_yaml(text, None, step, dialect)
     try:
         return read_json(text, step, dialect)
     except MalformedJsonError as not_json:
-        return _read_yaml_instead(text, not_json, step, dialect)
+        return _read_yaml(text, not_json, step, dialect)
 
 
 def begins_like_json(text: str) -> bool:
@@ -91,20 +90,16 @@ def decoded(data: bytes, step: Step, dialect: Dialect) -> str:
     return text
 
 
-def _read_yaml_alone(text: str, step: Step, dialect: Dialect) -> Node:
+def _read_yaml(text: str, not_json: MalformedJsonError | None, step: Step, dialect: Dialect) -> Node:
+    from .yaml_text import MalformedYamlError, read_yaml  # noqa: PLC0415 - PyYAML is slow to import, and many have JSON
+
     try:
         return read_yaml(text, step, dialect)
     except MalformedYamlError as not_yaml:
-        raise not_yaml.refusal from None
-
-
-def _read_yaml_instead(text: str, not_json: MalformedJsonError, step: Step, dialect: Dialect) -> Node:
-    try:
-        return read_yaml(text, step, dialect)
-    except MalformedYamlError as not_yaml:
+        if not_json is None or not_yaml.index > not_json.index:
+            raise not_yaml.refusal from None
         # It is neither: the reader that got further has understood more of what was meant.
-        further = not_yaml if not_yaml.index > not_json.index else not_json
-        raise further.refusal from None
+        raise not_json.refusal from None
 
 
 def _refusal(place: Place, step: Step, reason: Reason, message: str) -> DocumentError:

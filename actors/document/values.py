@@ -11,8 +11,6 @@ import json
 import re
 from typing import TYPE_CHECKING, Final, NoReturn, TypeAlias
 
-import yaml
-
 from statemachine.problem import Step
 
 from .dialect import STRICT, Dialect
@@ -21,6 +19,8 @@ from .reading import begins_like_json, decoded, read_document
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
+
+    import yaml
 
 
 class Plain(str):
@@ -156,6 +156,8 @@ def _give_up(_text: str) -> NoReturn:
 
 
 def _quick_yaml(text: str, dialect: Dialect) -> Value:
+    import yaml  # noqa: PLC0415 - as in `.reading`
+
     try:
         return _Quick(dialect).read(yaml.parse(text, Loader=yaml.CSafeLoader))
     except yaml.YAMLError:
@@ -179,6 +181,8 @@ class _Quick:
 
     def read(self, events: Iterable[yaml.Event]) -> Value:
         """The document's value, when nothing stands behind it."""
+        import yaml  # noqa: PLC0415 - as in `.reading`
+
         for event in events:
             match event:
                 case yaml.ScalarEvent():

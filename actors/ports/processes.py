@@ -218,7 +218,7 @@ class Processes(Protocol):
     async def holds_output(self, identity: ProcessIdentity) -> bool:
         """Whether exactly this process has the captured output (`Output.CAPTURE`) of a command open, ended or not.
 
-        Or a stream of a client's command (`CLIENT_STREAM`).
+        Or a stream of a client's command: by the name of it (`CLIENT_STREAM`), or because it is a terminal.
         """
         ...
 

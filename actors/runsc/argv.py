@@ -5,13 +5,18 @@ Source: measured on runsc 20240729 ("argv, annotations, exit codes"); a later ru
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
 Argv = tuple[str, ...]
+
+EXEC_FD: Final = 0
+"""The descriptor that has the program by way of which a command is executed: its stdin, which it gives another one."""
+EXEC_FD_AT_TERMINAL: Final = 3
+"""The same where stdin is a terminal."""
 
 
 def create(container: str, *, bundle: Path, pid_file: Path) -> Argv:
@@ -88,34 +93,43 @@ def delete(container: str) -> Argv:
     return ("delete", container)
 
 
-def execute(container: str, command: Sequence[str], *, pid_file: Path, user: str | None = None) -> Argv:
+def execute(
+    container: str, command: Sequence[str], *, pid_file: Path, user: str | None = None, term: str | None = None
+) -> Argv:
     """Run a command inside a container and end with its exit code. `user` is `uid:gid`; None is root.
 
-    `pid_file` gets the command's pid inside the sandbox, as `ps` and `kill --pid` know it.
+    `pid_file` gets the command's pid inside the sandbox, as `ps` and `kill --pid` know it. `term` is what kind of
+    terminal its stdio is; that it is one, runsc sees by itself.
     """
-    return ("exec", f"--internal-pid-file={pid_file}", *_who(user), container, *command)
+    return ("exec", f"--internal-pid-file={pid_file}", *_who(user), *_term(term), container, *command)
 
 
 def execute_confined(
-    container: str, command: Sequence[str], *, path: Sequence[str], pid_file: Path, user: str | None = None
+    container: str,
+    command: Sequence[str],
+    *,
+    path: Sequence[str],
+    pid_file: Path,
+    user: str | None = None,
+    term: str | None = None,
 ) -> Argv:
-    """As `execute`, by way of the program that stdin is, see `actors.confine_elf`.
+    """As `execute`, by way of the program that is a descriptor, see `actors.confine_elf`.
 
     It looks nothing up: a command that is named without a slash is tried in each of the directories of `path`.
     """
     name = command[0]
     files = (name,) if "/" in name else tuple(f"{directory}/{name}" for directory in path)
-    confine = ("--exec-fd=0", f"--internal-pid-file={pid_file}", *_who(user), container, "confine")
-    return ("exec", *confine, *files, "", *command)
+    fd = EXEC_FD if term is None else EXEC_FD_AT_TERMINAL
+    about = (f"--exec-fd={fd}", f"--internal-pid-file={pid_file}", *_who(user), *_term(term))
+    return ("exec", *about, container, "confine", *files, "", *command)
 
 
 def _who(user: str | None) -> Argv:
     return () if user is None else (f"--user={user}",)
 
 
-def events(container: str) -> Argv:
-    """Ask for one sample of a container's statistics, as one JSON line on stdout."""
-    return ("events", "--stats", container)
+def _term(term: str | None) -> Argv:
+    return () if term is None else (f"--env=TERM={term}",)
 
 
 def ps(container: str) -> Argv:

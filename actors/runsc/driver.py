@@ -209,11 +209,6 @@ class Runsc:
         """Ask for the parent of each process in a container, by pids inside the sandbox; answers while frozen."""
         return await self._ask(_call(Step.SUPERVISE, "ps", target), argv.ps(target.id), answers.parse_processes)
 
-    async def events(self, target: Target) -> bytes:
-        """Ask for one sample of statistics, one line of JSON."""
-        call = _call(Step.SUPERVISE, "events", target)
-        return (await self.run(call, argv.events(target.id), deadline_s=self.deadlines.query_s)).stdout
-
     async def wait(self, target: Target, *, deadline_s: float) -> int:
         """Wait for a container's end and return its status, a signal as 128 plus its number.
 

@@ -44,6 +44,7 @@ class Execution:
         argv: the whole command.
         env: its environment.
         stdin: the file that is its stdin; None: the client's own.
+        is_confined: whether at a terminal it goes by way of `confine_at_terminal_elf`, at `EXEC_FD_AT_TERMINAL`.
         streams: where its streams are made: a path to which their names are added.
         log: what runsc says goes here.
         kill: the command that sends a signal, but for its last three words: `--pid=PID`, the container, the signal.
@@ -54,6 +55,7 @@ class Execution:
     argv: tuple[str, ...]
     env: Mapping[str, str]
     stdin: Path | None
+    is_confined: bool
     streams: Path
     log: Path
     kill: tuple[str, ...]
@@ -63,7 +65,12 @@ class Execution:
 
 @asynccontextmanager
 async def executing(
-    stage: Stage, name: str, command: Sequence[str], at_last: Callable[[float], AbstractContextManager[object]]
+    stage: Stage,
+    name: str,
+    command: Sequence[str],
+    at_last: Callable[[float], AbstractContextManager[object]],
+    *,
+    term: str | None = None,
 ) -> AsyncIterator[Execution]:
     """While the body runs a client may execute a command; what is left of it then is killed.
 
@@ -72,13 +79,14 @@ async def executing(
         name: of the container.
         command: what is executed in it.
         at_last: gives a body that nobody cancels up after so long, or sooner when the worker has not so long left.
+        term: what kind of terminal it is executed at; None: at none.
 
     Raises:
         ProblemError: SandboxDied, InvalidRequest (no such container), ContainerExited, OperationInProgress (too many).
     """
     sandbox = stage.live_sandbox(Step.SUPERVISE)
     _require_room(stage, sandbox, name)
-    execution = _execution(stage, sandbox, name, command)
+    execution = _execution(stage, sandbox, name, command, term)
     # Counted before anything is awaited: a suspend that begins from here on finds it.
     stage.executions += 1
     try:
@@ -106,7 +114,7 @@ def _require_room(stage: Stage, sandbox: Sandbox, name: str) -> None:
         raise ProblemError(_problem(Reason.OPERATION_IN_PROGRESS, uid, message))
 
 
-def _execution(stage: Stage, sandbox: Sandbox, name: str, command: Sequence[str]) -> Execution:
+def _execution(stage: Stage, sandbox: Sandbox, name: str, command: Sequence[str], term: str | None) -> Execution:
     runsc, target = sandbox.runsc, sandbox.targets[name]
     streams = runsc.activation / f"{CLIENT_STREAM}{stage.ports.wall.fresh_id()}"
     log, pid_file = streams.with_suffix(".log"), streams.with_suffix(".pid")
@@ -114,13 +122,14 @@ def _execution(stage: Stage, sandbox: Sandbox, name: str, command: Sequence[str]
     shape = stage.shapes.get(name)
     user = None if shape is None else f"{shape.user.uid}:{shape.user.gid}"
     if runsc.confine is None:
-        words = argv.execute(target.id, command, pid_file=pid_file, user=user)
+        words = argv.execute(target.id, command, pid_file=pid_file, user=user, term=term)
     else:
-        words = argv.execute_confined(target.id, command, path=target.path, pid_file=pid_file, user=user)
+        words = argv.execute_confined(target.id, command, path=target.path, pid_file=pid_file, user=user, term=term)
     return Execution(
         argv=(*runs, *words),
         env=ENVIRONMENT,
-        stdin=runsc.confine,
+        stdin=runsc.confine if term is None else None,
+        is_confined=runsc.confine is not None,
         streams=streams,
         log=log,
         kill=(*runs, "kill"),

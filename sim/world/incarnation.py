@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
+import supervisor.metrics.text  # noqa: F401 - a worker imports it at its first scrape, and in virtual time no file is opened
 from actors.ports import Peer, Ports
 from sim.hearing import SPEAKING, Speaker
 from sim.world.beneath import SimBeneath

@@ -9,8 +9,10 @@ import anyio
 import attrs
 import click
 
+from actors.confine_elf import confine_at_terminal_elf
 from actors.layout import CONTROL_SOCKET
 from actors.runsc.answers import parse_pid_file
+from actors.runsc.argv import EXEC_FD_AT_TERMINAL
 from actors.runsc.errors import Call, classify
 from actors.runsc.log import LOG_BYTES_MAX, parse_log, words
 from statemachine.problem import Problem, ProblemError, Step
@@ -20,6 +22,8 @@ from supervisor.client import holding
 from supervisor.host.foreground import run_in_foreground, spawn_quietly
 from supervisor.host.net import HostNet
 from supervisor.host.surroundings import read_small
+from supervisor.host.terminal import has_terminal, kind_of_terminal, run_at_terminal
+from supervisor.host.wall import HostWall
 
 if TYPE_CHECKING:
     from supervisor.host.foreground import Ended
@@ -30,24 +34,32 @@ PID_BYTES_MAX = 32
 @click.command("exec")
 @click.argument("uid")
 @click.option("-c", "--container", help="The container; may be left out when there is one.")
+@click.option("-t", "--tty", "at_terminal", is_flag=True, help="At a terminal of its own, of which ours is the window.")
+@click.option("-i", "--stdin", is_flag=True, expose_value=False, help="As without it: stdin is passed on in any case.")
 @run_dir_option
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
-def execute(uid: str, container: str | None, run_dir: Path, command: tuple[str, ...]) -> int:
+def execute(uid: str, *, container: str | None, at_terminal: bool, run_dir: Path, command: tuple[str, ...]) -> int:
     """Execute a command inside a container of a running actor, as its user; ends with its exit code.
 
     Its stdin, stdout and stderr are passed on, and so are signals. While it runs, the actor is not suspended.
     """
+    if at_terminal and not has_terminal():
+        hint = "Leave -t out; in a pod: `kubectl exec -it POD -- greenroom exec -t …`."
+        problem = _problem(Reason.INVALID_REQUEST, "stdin", "-t wants a terminal, and stdin is none")
+        raise ProblemError(attrs.evolve(problem, hint=hint))
     name = container or _only_container(run_dir, uid)
-    return anyio.run(_execute, run_dir, uid, name, list(command))
+    return anyio.run(_execute, run_dir, uid, name, list(command), kind_of_terminal() if at_terminal else None)
 
 
 exec = execute  # noqa: A001 - greenroom.py finds a command by its name
 
 
-async def _execute(run_dir: Path, uid: str, name: str, command: list[str]) -> int:
-    held = holding(HostNet(), run_dir / CONTROL_SOCKET, "exec", uid=uid, container=name, command=command)
-    async with held as plan:
-        ended = _run(plan)
+async def _execute(run_dir: Path, uid: str, name: str, command: list[str], term: str | None) -> int:
+    arguments: dict[str, Any] = {"uid": uid, "container": name, "command": command}
+    if term is not None:
+        arguments["term"] = term
+    async with holding(HostNet(), run_dir / CONTROL_SOCKET, "exec", **arguments) as plan:
+        ended = _run(plan, is_at_terminal=term is not None)
         # Asked for while the connection stands: then the file is there.
         _raise_for_runsc(plan, name, ended)
     if ended.has_left_something:
@@ -63,7 +75,7 @@ async def _execute(run_dir: Path, uid: str, name: str, command: list[str]) -> in
     return ended.code
 
 
-def _run(plan: dict[str, Any]) -> Ended:
+def _run(plan: dict[str, Any], *, is_at_terminal: bool) -> Ended:
     def pass_on(signum: int) -> None:
         try:
             pid = parse_pid_file(read_small(Path(plan["pidFile"]), limit_bytes=PID_BYTES_MAX))
@@ -72,6 +84,11 @@ def _run(plan: dict[str, Any]) -> Ended:
         spawn_quietly([*plan["kill"], f"--pid={pid}", plan["container"], str(signum)], plan["env"])
 
     try:
+        if is_at_terminal:
+            program = (
+                (confine_at_terminal_elf(HostWall().machine()), EXEC_FD_AT_TERMINAL) if plan["isConfined"] else None
+            )
+            return run_at_terminal(plan["argv"], plan["env"], program=program, pass_on=pass_on)
         return run_in_foreground(
             plan["argv"],
             plan["env"],

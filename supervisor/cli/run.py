@@ -19,6 +19,7 @@ from supervisor.cli.settings_again import source_of
 from supervisor.cli.worker_options import (
     CONTEXT,
     UID_MAX,
+    CollectorAt,
     ListenAt,
     StoreAt,
     config_option,
@@ -32,6 +33,7 @@ from supervisor.cli.worker_options import (
 )
 from supervisor.host.composition import open_host_ports
 from supervisor.host.log_world import open_log_world
+from supervisor.host.otlp import collector_of, open_span_export
 from supervisor.host.self_look import look_at_ourselves
 from supervisor.host.surroundings import effective_uid, find_runsc, in_pod, raise_file_limit, take_rights_away
 from supervisor.logs import LogFormat, configure_logs
@@ -100,6 +102,12 @@ if TYPE_CHECKING:
     "--metrics-per-actor", is_flag=True, help="The metrics also tell what each actor uses, by its uid  [default: no]"
 )
 @click.option(
+    "--otlp-endpoint",
+    type=CollectorAt(),
+    metavar="URL",
+    help="OpenTelemetry collector for spans, by OTLP over HTTP  [default: as OTEL_EXPORTER_OTLP_ENDPOINT says]",
+)
+@click.option(
     "--container-output",
     type=click.Choice(["auto", *map(str, ContainerOutput)]),
     default="auto",
@@ -153,6 +161,7 @@ def settings_of(values: Mapping[str, Any]) -> Settings:
         drain_timeout_s=values["drain_timeout"],
         http_listen=values["http_listen"],
         metrics_per_actor=values["metrics_per_actor"],
+        collector=collector_of(values["otlp_endpoint"]),
         control_uids=frozenset(values["control_uid"]),
         container_output=_container_output(values["container_output"]),
         cgroups=CgroupsWanted(values["cgroups"]),
@@ -171,6 +180,7 @@ async def _run(settings: Settings, source: SettingsSource | None, tell_left: Cal
     roots = (settings.state_dir, settings.run_dir)
     # A second SIGTERM that comes when all is done must not turn a clean end into a death by signal.
     async with (
+        open_span_export(settings.collector) as spans,
         open_host_ports(
             roots=roots,
             gpu_monitor=settings.gpu_monitor,
@@ -179,7 +189,7 @@ async def _run(settings: Settings, source: SettingsSource | None, tell_left: Cal
         ) as ports,
         open_log_world(settings) as log_world,
     ):
-        await run_worker(ports, settings, source=source, tell_left=tell_left, log_world=log_world)
+        await run_worker(ports, settings, source=source, tell_left=tell_left, log_world=log_world, spans=spans)
 
 
 def _not_root() -> Problem:

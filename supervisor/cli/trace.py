@@ -6,6 +6,7 @@ import re
 import sys
 from typing import TYPE_CHECKING, Final
 
+import attrs
 import click
 import orjson
 
@@ -96,7 +97,9 @@ def _write(path: Path, data: bytes) -> None:
         write_whole(path, data)
     except OSError as error:
         message = f"{path} cannot be written: {error.strerror or error}"
-        raise ProblemError(_problem(Reason.OUTPUT_UNWRITABLE, str(path), message)) from error
+        problem = _problem(Reason.OUTPUT_UNWRITABLE, str(path), message)
+        hint = "Name a file in a directory that is there and that you may write to."
+        raise ProblemError(attrs.evolve(problem, hint=hint)) from error
 
 
 def _problem(reason: Reason, subject: str, message: str) -> Problem:

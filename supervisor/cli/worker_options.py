@@ -11,6 +11,7 @@ import tomllib
 from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypedDict
+from urllib.parse import urlsplit
 
 import click
 
@@ -37,7 +38,7 @@ NAMES: Final = frozenset(
         "state_dir", "run_dir", "assignments", "runsc", "platform", "network", "nvproxy", "dev_root", "proc_root",
         "driver_root", "toolkit_dir", "cdi_source", "gpu_monitor", "snapshot_store", "max_actors", "on_drain",
         "drain_timeout", "termination_message", "cgroups", "cgroup_root", "http_listen",
-        "metrics_per_actor", "container_output",
+        "metrics_per_actor", "otlp_endpoint", "container_output",
         "control_uid", "backend", "log_format", "log_level",
     }
 )  # fmt: skip
@@ -97,6 +98,27 @@ class ListenAt(click.ParamType[TcpAddress]):
         if not colon or not is_port or is_bracketed != (address.version == IPV6):
             self.fail(f"{value!r} is not HOST:PORT, as 0.0.0.0:8080 or [::]:8080", param, ctx)
         return TcpAddress(str(address), int(port))
+
+
+class CollectorAt(click.ParamType[str]):
+    """The address of an OpenTelemetry collector. What is wrong is not repeated: it may have a password."""
+
+    name = "url"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Read it, or say what is wrong."""
+        text = str(value)
+        try:
+            found = urlsplit(text)
+            is_whole = found.scheme in {"http", "https"} and bool(found.hostname) and found.port != 0
+        except ValueError:
+            is_whole = False
+        else:
+            is_whole = is_whole and not (found.query or found.fragment or "@" in found.netloc)
+        if not is_whole or not text.isascii() or not text.isprintable() or " " in text:
+            hint = "headers are in OTEL_EXPORTER_OTLP_HEADERS"
+            self.fail(f"it is no http://HOST:PORT or https://HOST:PORT of a collector; {hint}", param, ctx)
+        return text
 
 
 class GpuSettings(TypedDict):
@@ -161,8 +183,8 @@ def settings_in(data: bytes, path: Path) -> dict[str, FileValue]:
         raise click.BadParameter(f"{path} is larger than {SETTINGS_BYTES_MAX >> 10} KiB")
     try:
         values = tomllib.loads(data.decode("utf-8"))
-    except (ValueError, RecursionError) as error:  # also a number of thousands of digits, and brackets as deep
-        raise click.BadParameter(f"{path} cannot be used: {error}") from error
+    except (ValueError, RecursionError) as error:
+        raise click.BadParameter(f"{path} is no TOML: {_why_no_toml(error)}") from error
     defaults: dict[str, FileValue] = {}
     for key, value in values.items():
         name = key.replace("-", "_")
@@ -174,6 +196,18 @@ def settings_in(data: bytes, path: Path) -> dict[str, FileValue]:
         # As text, so that it is read by the same rule as a flag.
         defaults[name] = tuple(map(str, each)) if name in REPEATED else str(value)
     return defaults
+
+
+def _why_no_toml(error: ValueError | RecursionError) -> str:
+    match error:
+        case tomllib.TOMLDecodeError():
+            return str(error)
+        case UnicodeDecodeError(start=start):
+            return f"byte {start} is not UTF-8"
+        case RecursionError():
+            return "its brackets are too deep"
+        case _:  # Python's own limit, in Python's own words
+            return "a number in it has thousands of digits"
 
 
 state_dir_option: Callable[[Any], Any] = click.option(

@@ -37,7 +37,7 @@ def cut(beneath: Beneath, path: Path, into: Path, keep_bytes: int) -> Cut:
     """Take whole blocks out of the beginning of a file, nearly all that it holds, and keep the newest of them.
 
     Raises:
-        OSError: it could not be cut.
+        OSError: it could not be cut; nothing of it is gone, but what was kept of it before may be.
     """
     with beneath.parent(path) as (directory, name), beneath.parent(into) as (beside, kept_name):
         fd = os.open(name, os.O_RDWR | _OPEN, dir_fd=directory)
@@ -50,14 +50,26 @@ def cut(beneath: Beneath, path: Path, into: Path, keep_bytes: int) -> Cut:
             if head_bytes == 0:
                 return Cut(cut_bytes=0, kept_bytes=0)
             kept_bytes = _keep(fd, head_bytes, keep_bytes, beside, kept_name)
-            if _fallocate(fd, _COLLAPSE_RANGE, 0, head_bytes) == 0:
-                return Cut(cut_bytes=head_bytes, kept_bytes=kept_bytes)
-            code = ctypes.get_errno()
-            if code not in _UNSUPPORTED:
-                raise OSError(code, os.strerror(code), str(path))
-            return _cut_to_nothing(fd, head_bytes, kept_bytes, beside, kept_name)
+            try:
+                return _take_out(fd, head_bytes, kept_bytes, beside, kept_name)
+            except OSError:
+                # It stands in the file as well, and would be told twice. What was kept before is gone already.
+                with suppress(OSError):
+                    os.unlink(kept_name, dir_fd=beside)
+                raise
         finally:
             os.close(fd)
+
+
+def _take_out(fd: int, head_bytes: int, kept_bytes: int, beside: int, kept_name: str) -> Cut:
+    """Take the head out of the file, once the end of it is kept."""
+    while _fallocate(fd, _COLLAPSE_RANGE, 0, head_bytes) != 0:
+        code = ctypes.get_errno()
+        if code in _UNSUPPORTED:
+            return _cut_to_nothing(fd, head_bytes, kept_bytes, beside, kept_name)
+        if code != errno.EINTR:
+            raise OSError(code, os.strerror(code))
+    return Cut(cut_bytes=head_bytes, kept_bytes=kept_bytes)
 
 
 def _keep(fd: int, head_bytes: int, keep_bytes: int, beside: int, name: str) -> int:

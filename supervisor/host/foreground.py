@@ -11,6 +11,7 @@ Source: fifo(7), poll(2), signal(7) of man-pages 6.9.
 
 from __future__ import annotations
 
+import errno
 import os
 import select
 import signal
@@ -24,7 +25,7 @@ from actors.ports import Output
 from supervisor.host import spawning
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
 PASSED_ON: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
@@ -70,7 +71,7 @@ def run_in_foreground(
     Raises:
         OSError: the streams cannot be made, or the command cannot be run.
     """
-    with ExitStack() as opened, _heard_signals() as signals:
+    with ExitStack() as opened, heard_signals(PASSED_ON) as signals:
         theirs = list[int]()
         out_reader, out_writer = _fifo(streams.with_suffix(".stdout"), opened)
         err_reader, err_writer = _fifo(streams.with_suffix(".stderr"), opened)
@@ -83,21 +84,27 @@ def run_in_foreground(
         os.set_blocking(in_reader, True)
         theirs += [in_reader, out_writer, err_writer]
         pid = spawning.posix_spawn(argv, env, stdin_fd=in_reader, stdout_fd=out_writer, stderr_fd=err_writer)
-        passing = _Passing({out_reader: _STDOUT, err_reader: _STDERR}, in_writer, signals, pass_on)
-        try:
-            # Ours would keep its output from ever coming to an end.
-            for fd in theirs:
-                _redirect_to_null(fd)
-            passing.until_end(pid)
-        except BaseException:
-            os.kill(pid, signal.SIGKILL)  # it was not waited for: the pid is its own
-            os.waitpid(pid, 0)
-            raise
-        code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-        passing.pass_rest()
-        return Ended(
-            code=code if code >= 0 else 128 - code, has_left_something=passing.is_open, unwritten=passing.unwritten
+        return run_between(
+            pid, theirs, Passing({out_reader: _STDOUT, err_reader: _STDERR}, in_writer, signals, pass_on)
         )
+
+
+def run_between(pid: int, theirs: Iterable[int], passing: Passing) -> Ended:
+    """Pass on between us and a command that was just started, to its end; `theirs` are its ends of its streams."""
+    try:
+        # Ours would keep its output from ever coming to an end.
+        for fd in theirs:
+            _redirect_to_null(fd)
+        passing.until_end(pid)
+    except BaseException:
+        os.kill(pid, signal.SIGKILL)  # it was not waited for: the pid is its own
+        os.waitpid(pid, 0)
+        raise
+    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    passing.pass_rest()
+    return Ended(
+        code=code if code >= 0 else 128 - code, has_left_something=passing.is_open, unwritten=passing.unwritten
+    )
 
 
 def spawn_quietly(argv: Sequence[str], env: Mapping[str, str]) -> None:
@@ -106,8 +113,15 @@ def spawn_quietly(argv: Sequence[str], env: Mapping[str, str]) -> None:
         spawning.posix_spawn(argv, env, stdout_fd=null, stderr_fd=null)
 
 
-class _Passing:
-    """Passes on between a command's streams and ours."""
+class Passing:
+    """Passes on between a command's streams and ours.
+
+    Args:
+        outputs: descriptors of what it writes, each with ours that gets it.
+        in_writer: gets what we read from our stdin; None: nothing is read there.
+        signals: numbers of signals of ours can be read there.
+        pass_on: sends one to what runs.
+    """
 
     def __init__(
         self, outputs: dict[int, int], in_writer: int | None, signals: int, pass_on: Callable[[int], None]
@@ -119,6 +133,11 @@ class _Passing:
         self.unwritten: OSError | None = None
 
     @property
+    def patience_s(self) -> float | None:
+        """How much longer the command may run; None: for as long as it likes."""
+        return None
+
+    @property
     def is_open(self) -> bool:
         """Whether somebody can still write to one of its outputs."""
         return bool(self._outputs)
@@ -127,8 +146,9 @@ class _Passing:
         """Pass on until the command has ended; it is not waited for here."""
         pidfd = os.pidfd_open(pid)
         try:
-            while not self._pass_once(pidfd, timeout_s=None):
-                pass
+            while not self._pass_once(pidfd, timeout_s=self.patience_s):
+                if self.patience_s == 0:
+                    signal.pidfd_send_signal(pidfd, signal.SIGKILL)
         finally:
             os.close(pidfd)
 
@@ -169,6 +189,10 @@ class _Passing:
             data = os.read(fd, _PIECE_BYTES)
         except BlockingIOError:
             return
+        except OSError as error:
+            if error.errno != errno.EIO:
+                raise
+            data = b""  # of a terminal: nobody has it open any more
         if not data:
             del self._outputs[fd]
             return
@@ -178,8 +202,16 @@ class _Passing:
         except OSError as error:  # nobody reads ours, or it takes no more: then nobody reads its either
             if ours == _STDOUT and not isinstance(error, BrokenPipeError):
                 self.unwritten = error
-            del self._outputs[fd]
-            _redirect_to_null(fd)
+            self._drop_output(fd)
+
+    def drop_outputs(self) -> None:
+        """Whatever it still writes, nobody reads."""
+        for fd in tuple(self._outputs):
+            self._drop_output(fd)
+
+    def _drop_output(self, fd: int) -> None:
+        del self._outputs[fd]
+        _redirect_to_null(fd)
 
     def _take_input(self) -> None:
         try:
@@ -187,7 +219,11 @@ class _Passing:
         except OSError:
             self._pending = b""
         if not self._pending:
-            self._drop_input()
+            self.end_of_input()
+
+    def end_of_input(self) -> None:
+        """Nothing more comes from us."""
+        self._drop_input()
 
     def _give_input(self) -> None:
         if self._in_writer is None:
@@ -196,7 +232,9 @@ class _Passing:
             self._pending = self._pending[os.write(self._in_writer, self._pending) :]
         except BlockingIOError:
             return
-        except BrokenPipeError:
+        except OSError as error:
+            if error.errno not in {errno.EPIPE, errno.EIO}:  # nobody reads it, in a pipe or at a terminal
+                raise
             self._drop_input()
 
     def _drop_input(self) -> None:
@@ -241,11 +279,11 @@ def _redirect_to_null(fd: int) -> None:
 
 
 @contextmanager
-def _heard_signals() -> Iterator[int]:
+def heard_signals(signums: Iterable[int]) -> Iterator[int]:
     """A descriptor from which the numbers of signals can be read that would else end us."""
     reader, writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     before_fd = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
-    before = {signum: signal.signal(signum, _heard) for signum in PASSED_ON}
+    before = {signum: signal.signal(signum, _heard) for signum in signums}
     try:
         yield reader
     finally:

@@ -2,7 +2,8 @@
 
 watchfiles looks many times a second; what is watched here are as many directories as actors live, nearly always still.
 One instance serves all of them. Each watch is for one event only (IN_ONESHOT), so that a container that writes without
-end wakes nobody who is not waiting.
+end wakes nobody who is not waiting; and what has happened is told in beats, so that a hundred that write now and then
+wake the worker no more often than one.
 
 Source: inotify(7) of man-pages 6.9.
 """
@@ -16,6 +17,8 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Final
 
 import anyio
+
+from supervisor.log_files import rest_s
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -70,7 +73,7 @@ class Inotify:
                 _libc.inotify_rm_watch(self._fd, number)  # it may have told meanwhile, and be gone
 
     async def tell(self) -> None:
-        """Set the events, until cancelled."""
+        """Set the events, until cancelled: at once after a silence, else those of one beat together."""
         while True:
             await anyio.wait_readable(self._fd)
             try:
@@ -81,6 +84,7 @@ class Inotify:
                 for each in tuple(self._waiting) if number == _LOST else (number,):
                     for event in self._waiting.pop(each, ()):
                         event.set()
+            await anyio.sleep(rest_s(anyio.current_time()))
 
 
 @asynccontextmanager

@@ -361,6 +361,7 @@ def _holds_output(identity: ProcessIdentity) -> bool:
     captured, client = f"/memfd:{spawning.CAPTURE_NAME} ", f"/{CLIENT_STREAM}"
     targets = procfs.descriptor_targets(identity.pid)
     is_held = any(target.startswith(captured) or client in target for target in targets)
+    is_held = is_held or procfs.has_terminal(identity.pid)
     stat = procfs.read_stat(identity.pid)
     return is_held and stat is not None and stat.start_ticks == identity.start_ticks
 

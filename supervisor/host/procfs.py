@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import stat
 import time
 from contextlib import suppress
@@ -23,6 +24,9 @@ _CHUNK_BYTES: Final = 1 << 16
 _ARGUMENTS_LIMIT_BYTES: Final = 4 << 20
 # A process may end between listing and reading: its directory is gone (ENOENT) or still open without content (ESRCH).
 _GONE: Final = frozenset({errno.ENOENT, errno.ESRCH})
+_PTS_MAJORS: Final = range(136, 144)
+"""Of the terminals below /dev/pts. Source: Documentation/admin-guide/devices.txt of Linux."""
+_NUMBERED: Final = re.compile(r"/[0-9]+(?: \(deleted\))?\Z")
 _PF_EXITING: Final = 0x4
 _PF_KTHREAD: Final = 0x200000
 _EXEC_TRIES: Final = 500
@@ -115,6 +119,16 @@ def descriptor_targets(pid: int) -> Iterator[str]:
     for path in _descriptors(pid):
         with suppress(FileNotFoundError):  # closed meanwhile
             yield os.readlink(path)
+
+
+def has_terminal(pid: int) -> bool:
+    """Whether a process has a pseudoterminal open, also one whose other side is closed; not so for a zombie."""
+    for path in _descriptors(pid):
+        with suppress(FileNotFoundError):  # closed meanwhile
+            # Only what has a number for its name is looked at: whatever else is open may be of a disk that hangs.
+            if _NUMBERED.search(os.readlink(path)) and os.major(os.stat(path).st_rdev) in _PTS_MAJORS:
+                return True
+    return False
 
 
 def open_files(pid: int) -> Iterator[tuple[str, os.stat_result]]:

@@ -4,7 +4,8 @@ posix_spawn and not fork: glibc spawns with CLONE_VM | CLONE_VFORK, so the cost 
 at-fork handler of a library runs in the child, and no other thread's lock can be held in it. The call returns when the
 child has executed, so its errors are errors of the call.
 
-Source: posix_spawn(3) of man-pages 6.9, glibc 2.36 sysdeps/unix/sysv/linux/spawni.c, memfd_create(2).
+Source: posix_spawn(3) and tty_ioctl(4) of man-pages 6.9, glibc 2.36 sysdeps/unix/sysv/linux/spawni.c (the session is
+made before the file actions), memfd_create(2).
 """
 
 from __future__ import annotations
@@ -67,6 +68,34 @@ def posix_spawn(
             else (os.POSIX_SPAWN_DUP2, stdin_fd, 0),
             (os.POSIX_SPAWN_DUP2, stdout_fd, 1),
             (os.POSIX_SPAWN_DUP2, stderr_fd, 2),
+        ],
+        setsid=True,
+        setsigmask=(),
+        setsigdef=_ALL_SIGNALS,
+    )
+
+
+def posix_spawn_at_terminal(
+    argv: Sequence[str], env: Mapping[str, str], *, terminal: str, program: tuple[int, int] | None = None
+) -> int:
+    """Start a command in a session of its own whose terminal is this one, and return its pid.
+
+    The leader of a session that has no terminal gets the one that it opens first. `program` is a descriptor of ours
+    that it gets beside its stdio, and the number there.
+
+    Raises:
+        FileNotFoundError, PermissionError: argv[0] cannot be executed, or the terminal not opened.
+        OSError: as `posix_spawn`.
+    """
+    return os.posix_spawn(
+        argv[0],
+        list(argv),
+        env,
+        file_actions=[
+            (os.POSIX_SPAWN_OPEN, 0, terminal, os.O_RDWR, 0),
+            (os.POSIX_SPAWN_DUP2, 0, 1),
+            (os.POSIX_SPAWN_DUP2, 0, 2),
+            *(() if program is None else ((os.POSIX_SPAWN_DUP2, *program),)),
         ],
         setsid=True,
         setsigmask=(),

@@ -19,24 +19,27 @@ def open_closed_streams() -> None:
     """Let stdin, stdout and stderr lead to /dev/null where we were started without them.
 
     Before anything else is opened: it would get their number, and what is meant for stderr would be written into it.
+    A stdout that is not there cannot be written: whoever asks for an answer must not take none for one.
     """
     while (fd := os.open(os.devnull, os.O_RDWR)) <= _STDERR:  # the kernel gives the lowest number that is free
-        pass
+        if fd == _STDOUT:
+            unwritable = os.open(os.devnull, os.O_RDONLY)
+            os.dup2(unwritable, _STDOUT, inheritable=False)
+            os.close(unwritable)
     os.close(fd)
 
 
 def open_stdout() -> TextIO:
-    """The process's stdout; nothing is written where it was closed before we started.
+    """The process's stdout.
 
     Raises, when it is written to:
         BrokenPipeError: who reads it went away.
         ProblemError: OutputUnwritable.
     """
-    if sys.stdout is None:
-        return open(os.devnull, "w", encoding="utf-8")
+    encoding = "utf-8" if sys.stdout is None else sys.stdout.encoding  # None: it was closed before we started
     # What a locale has no bytes for is shown as escapes: better than no answer.
     return io.TextIOWrapper(
-        io.BufferedWriter(_Stdout()), encoding=sys.stdout.encoding, errors="backslashreplace", line_buffering=True
+        io.BufferedWriter(_Stdout()), encoding=encoding, errors="backslashreplace", line_buffering=True
     )
 
 

@@ -1,4 +1,4 @@
-"""A worker's metrics as the text that a scraper takes: Prometheus' own format, or OpenMetrics for who asks for it."""
+"""A worker's metrics for who scrapes them: in Prometheus' own format, or in OpenMetrics for who asks for it."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 import anyio
-from prometheus_client.exposition import choose_encoder
-from prometheus_client.registry import Collector
 
 from statemachine.states import State
 from supervisor.metrics import catalogue as m
@@ -20,30 +18,17 @@ from supervisor.runtime import VERSION
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from prometheus_client.core import Metric as Family
-
     from actors.layout import StateDir
     from actors.ports import Ports
     from supervisor.health import Health
+    from supervisor.metrics.tallies import Family
 
 DISK_S: Final = 1.0
 """How long each look at the state directory may take: one that hangs must not hide the rest."""
 ACTORS_S: Final = 5.0
 """How long the cgroups of all actors may take to be read; a scraper waits for 10 s by default."""
 OPENMETRICS: Final = "application/openmetrics-text"
-# What is chosen from, in our own words: the library would repeat the client's in the type of the answer.
 _ASKING_FOR_OPENMETRICS: Final = f"{OPENMETRICS}; version=1.0.0"
-
-
-class _Scrape(Collector):
-    """The families of one scrape, as the library wants them."""
-
-    def __init__(self, families: Iterable[Family]) -> None:
-        self._families = tuple(families)
-
-    def collect(self) -> Iterable[Family]:
-        """All of them."""
-        return self._families
 
 
 class Metrics:
@@ -68,9 +53,10 @@ class Metrics:
 
     async def text(self, accept: str) -> tuple[bytes, str]:
         """All of it as text, and what that is; `accept` is what the client asks for."""
-        encode, content_type = choose_encoder(_ASKING_FOR_OPENMETRICS if OPENMETRICS in accept else "")
+        from supervisor.metrics.text import as_text  # noqa: PLC0415 - as its module says
+
         families = [*self.counts.families(), *self._seen(), *await self._asked()]
-        return encode(_Scrape(families)), content_type
+        return as_text(families, _ASKING_FOR_OPENMETRICS if OPENMETRICS in accept else "")
 
     def _seen(self) -> Iterator[Family]:
         worker = self._health.worker

@@ -13,12 +13,11 @@ from supervisor.metrics.tallies import Durations, Tally
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from prometheus_client.core import Metric as Family
-
     from statemachine.actor import Actor
     from statemachine.commands import Command
     from statemachine.events import Event
     from statemachine.problem import Problem
+    from supervisor.metrics.tallies import Family
     from supervisor.observing import Ending
 
 
@@ -42,7 +41,14 @@ class Counts:
         if problem is not None and problem is not before.problem:
             self._failures.add(problem.step, problem.reason)
 
-    def step_ended(self, uid: str, command: Command, ending: Ending, elapsed_s: float) -> None:  # noqa: ARG002 - as above
+    def step_ended(
+        self,
+        uid: str,  # noqa: ARG002 - as above
+        command: Command,
+        ending: Ending,
+        elapsed_s: float,
+        problem: Problem | None,  # noqa: ARG002 - what comes of it is counted in `entered`
+    ) -> None:
         """A step has ended."""
         self._steps.add(STEP_OF_COMMAND.get(type(command), Step.SUPERVISE), ending, elapsed_s=elapsed_s)
 

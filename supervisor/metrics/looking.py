@@ -14,10 +14,9 @@ from supervisor.metrics.tallies import family
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from prometheus_client.core import Metric as Family
-
     from actors.ports import OwnUsage
     from supervisor.metrics.catalogue import Metric
+    from supervisor.metrics.tallies import Family
     from supervisor.usage import ActorUsage
     from supervisor.worker import Worker
 

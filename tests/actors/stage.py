@@ -36,6 +36,7 @@ from actors.runsc.version import runtime_version
 from statemachine.problem import Step
 from supervisor.host.composition import open_host_ports
 from tests.needs import Tool, find
+from tests.real.onlookers import our_children
 
 ACTOR: Final = "a1"
 COUNT: Final = ("sh", "-c", "i=0; while :; do echo $i; i=$((i+1)); sleep 0.02; done")
@@ -191,14 +192,6 @@ class Stage:
         return [*self.processes_below(), *map(str, self.state.sandboxes.iterdir())]
 
 
-def _children() -> set[str]:
-    return {pid for path in _threads() for pid in path.read_text().split()}
-
-
-def _threads() -> list[Path]:
-    return [thread / "children" for thread in Path("/proc/self/task").iterdir()]
-
-
 async def wait_until(holds: Callable[[], bool], *, within_s: float = 60.0) -> None:
     """Look every 10 ms until something holds."""
     with anyio.fail_after(within_s):
@@ -212,7 +205,7 @@ async def open_stage(directory: Path, rootfs: Path) -> AsyncIterator[Stage]:
     runsc = find(Tool.RUNSC)
     assert runsc is not None
     state = StateDir(directory / "state")
-    before = _children()  # a server that serves many tests is one
+    before = our_children()  # a server that serves many tests is one
     async with open_host_ports(roots=[state.root]) as ports:
         await ports.files.make_directory(state.sandboxes)
         try:
@@ -222,4 +215,4 @@ async def open_stage(directory: Path, rootfs: Path) -> AsyncIterator[Stage]:
                 for activation in list(state.sandboxes.iterdir()):
                     await end_activation(ports.processes, ports.files, activation)
                 # The stubs of a sandbox die after it, by themselves, and only the reaper knows them.
-                await wait_until(lambda: _children() <= before)
+                await wait_until(lambda: our_children() <= before)

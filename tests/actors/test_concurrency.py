@@ -90,7 +90,10 @@ async def test_cancelling_the_caller_cancels_the_jobs():
         finally:
             ended.append(1)
 
-    with anyio.move_on_after(0.02) as scope:
-        await together(job, job)
+    with anyio.CancelScope() as scope:
+        async with anyio.create_task_group() as group:
+            group.start_soon(together, job, job)
+            await anyio.wait_all_tasks_blocked()
+            scope.cancel()
     assert scope.cancelled_caught
     assert ended == [1, 1]

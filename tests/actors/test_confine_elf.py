@@ -11,7 +11,13 @@ from elftools.elf.elffile import ELFFile
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from actors.confine_elf import CANNOT_CONFINE, CANNOT_EXECUTE, confine_elf, filter_program
+from actors.confine_elf import (
+    CANNOT_CONFINE,
+    CANNOT_EXECUTE,
+    confine_at_terminal_elf,
+    confine_elf,
+    filter_program,
+)
 from actors.static_elf import UnsupportedMachineError
 from tests.needs import Tool, need
 
@@ -106,8 +112,19 @@ def test_the_jumps_of_aarch64_lead_where_they_should():
 
 
 def test_there_is_none_for_another_machine():
-    with pytest.raises(UnsupportedMachineError, match="riscv64"):
-        confine_elf("riscv64")
+    for make in (confine_elf, confine_at_terminal_elf):
+        with pytest.raises(UnsupportedMachineError, match="riscv64"):
+            make("riscv64")
+
+
+@pytest.mark.parametrize(
+    ("machine", "nops"), [("x86_64", b"\x90" * 23), ("aarch64", struct.pack("<9I", *[0xD503_201F] * 9))]
+)
+def test_the_one_for_terminals_differs_in_that_it_does_nothing_about_stdin_and_nowhere_else(machine, nops):
+    usual, at_terminal = confine_elf(machine), confine_at_terminal_elf(machine)
+    at, before = at_terminal.index(nops), 64 + 56  # the two headers, which tell the size
+    assert at_terminal[before:at] == usual[before:at]
+    assert at_terminal[at + len(nops) :] + b"/dev/null\0" == usual[at + len(nops) :]
 
 
 # ---------------------------------------------------------------------------------------------------- it is executed
@@ -124,7 +141,7 @@ def confine(tmp_path):
 def run(confine, *words, env=None):
     with confine.open("rb") as stdin:
         argv = [str(confine), *words]
-        return subprocess.run(argv, stdin=stdin, capture_output=True, text=True, env=env or {}, timeout=20, check=False)
+        return subprocess.run(argv, stdin=stdin, capture_output=True, text=True, env=env or {}, timeout=90, check=False)
 
 
 def test_the_first_file_that_there_is_becomes_the_command_with_its_words_and_environment(confine):
@@ -145,6 +162,18 @@ def test_there_is_nothing_to_read_and_no_privilege_to_gain(confine):
         env={"PATH": "/bin:/usr/bin"},
     )
     assert said.stdout.split() == ["NoNewPrivs:", "1", "Seccomp:", "2"]
+
+
+def test_the_one_for_terminals_leaves_stdin_alone_and_confines_all_the_same(tmp_path):
+    path = tmp_path / "confine"
+    path.write_bytes(confine_at_terminal_elf(platform.machine()))
+    path.chmod(0o755)
+    script = "cat; grep -E 'NoNewPrivs|Seccomp:' /proc/self/status; exit 5"
+    said = subprocess.run(
+        [path, "/nope/sh", "/bin/sh", "", "sh", "-c", script], input="ours\n", capture_output=True, text=True,
+        timeout=90, env={"PATH": "/bin:/usr/bin"}, check=False,
+    )  # fmt: skip
+    assert (said.returncode, said.stdout.split()) == (5, ["ours", "NoNewPrivs:", "1", "Seccomp:", "2"])
 
 
 @pytest.mark.parametrize("words", [["/nope", "", "x"], ["", "x"], ["/nope"], []], ids=" ".join)

@@ -42,10 +42,10 @@ def test_what_the_command_makes_is_seen_by_it_and_nowhere_else(cover):
 
 
 def test_what_is_mounted_under_the_cover_is_not_mounted_outside(cover):
-    before = Path("/proc/self/mountinfo").read_text()
     ended = run(cover.words(), "/bin/sh", "-c", 'mount -t tmpfs none "$1" && exit 7', "sh", str(cover.rootfs))
     assert ended.returncode == 7
-    assert Path("/proc/self/mountinfo").read_text() == before
+    # Others on the machine mount what they like.
+    assert str(cover.rootfs.parent) not in Path("/proc/self/mountinfo").read_text()
 
 
 @pytest.mark.parametrize("broken", [1, 2, 3, 4, 5])

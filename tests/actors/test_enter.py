@@ -9,7 +9,7 @@ import pytest
 from actors.enter_elf import CANNOT_ENTER, enter_elf
 from actors.static_elf import EM_AARCH64, EM_X86_64, ENTRY, UnsupportedMachineError
 from tests.host.cgroup_trees import a_real_cgroup
-from tests.needs import Tool, want
+from tests.needs import Tool, need, want
 
 HEADERS_BYTES = 120
 
@@ -28,7 +28,8 @@ def run(*argv):
 
 
 def test_the_command_begins_in_the_cgroup_with_its_arguments_and_its_environment(program):
-    want(Tool.ROOT, Tool.CGROUPS)
+    need(Tool.ROOT)
+    want(Tool.CGROUPS)
     with a_real_cgroup() as cgroup:
         script = 'grep ^0:: /proc/self/cgroup; echo "$1" $KEPT; ls /proc/self/fd; exit 7'
         ended = run(program, cgroup / "cgroup.procs", "/bin/sh", "-c", script, "sh", "a b")
@@ -46,7 +47,8 @@ def test_a_zero_is_what_it_writes_and_nothing_is_made(program, tmp_path):
 
 
 def test_one_that_the_kernel_does_not_let_in_begins_nothing(program):
-    want(Tool.ROOT, Tool.CGROUPS)
+    need(Tool.ROOT)
+    want(Tool.CGROUPS)
     with a_real_cgroup() as cgroup:
         (cgroup / "inner").mkdir()
         (cgroup / "inner" / "cgroup.type").write_text("threaded")  # the one above it takes no process in any more

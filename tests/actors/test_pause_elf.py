@@ -44,7 +44,7 @@ def test_with_an_argument_it_exits_with_0_at_once(tmp_path):
     program = tmp_path / "pause"
     program.write_bytes(pause_elf(platform.machine()))
     program.chmod(0o755)
-    assert subprocess.run([program, "exit"], timeout=10, check=False).returncode == 0
+    assert subprocess.run([program, "exit"], timeout=60, check=False).returncode == 0
 
 
 def test_another_machine_is_refused_with_the_known_ones():
@@ -66,7 +66,7 @@ def test_the_kernel_runs_it_it_waits_and_dies_of_sigkill(tmp_path):
         assert process.poll() is None
     finally:
         process.kill()
-        assert process.wait(timeout=5) == -signal.SIGKILL
+        assert process.wait(timeout=60) == -signal.SIGKILL
 
 
 def _syscall(pid):
@@ -75,7 +75,7 @@ def _syscall(pid):
     return None
 
 
-def _wait_until(holds, within_s=30.0):
+def _wait_until(holds, within_s=90.0):
     end = time.monotonic() + within_s
     while not holds():
         assert time.monotonic() < end

@@ -2,8 +2,10 @@
 
 import json
 import os
+from functools import partial
 
 import anyio
+import attrs
 import pytest
 
 from actors.assignment import Resources
@@ -17,6 +19,9 @@ from tests.actors.stage import fingerprint, open_stage, wait_until
 from tests.disks import small_disk
 
 pytestmark = [pytest.mark.anyio, pytest.mark.runsc]
+
+TRIES = 6
+"""Of what has to come at a moment that a busy machine may miss."""
 
 
 @pytest.fixture
@@ -160,12 +165,12 @@ async def test_commands_run_inside_a_container(tmp_path, rootfs):
     async with open_stage(tmp_path, rootfs) as stage:
         secret = stage.container("c1", env=(("PATH", "/bin"), ("TOKEN", "hunter2-hunter2")))
         sandbox = await stage.start(secret)
-        finished = await sandbox.execute("c1", ["sh", "-c", "echo out; echo err >&2; exit 128"], deadline_s=10)
+        finished = await sandbox.execute("c1", ["sh", "-c", "echo out; echo err >&2; exit 128"], deadline_s=60)
         assert (finished.exit.code, finished.stdout, finished.stderr) == (128, b"out\n", b"err\n")
-        finished = await sandbox.execute("c1", ["sh", "-c", "echo $TOKEN $(id -u) $(id -g)"], deadline_s=10, user="7:8")
+        finished = await sandbox.execute("c1", ["sh", "-c", "echo $TOKEN $(id -u) $(id -g)"], deadline_s=60, user="7:8")
         assert (finished.exit.code, finished.stdout) == (0, b"hunter2-hunter2 7 8\n")
         with pytest.raises(ProblemError) as failed:
-            await sandbox.execute("c1", ["/hunter2-hunter2"], deadline_s=10)
+            await sandbox.execute("c1", ["/hunter2-hunter2"], deadline_s=60)
         assert failed.value.problem.reason is Reason.COMMAND_NOT_FOUND
         assert "hunter2" not in str(failed.value.problem) + failed.value.problem.detail
         await stage.end(sandbox)
@@ -177,12 +182,12 @@ async def test_the_end_of_a_container_is_noticed_even_after_a_command_failed_to_
 
         async def kill_it():
             with pytest.raises(ProblemError):
-                await sandbox.execute("c1", ["/nope"], deadline_s=10)
+                await sandbox.execute("c1", ["/nope"], deadline_s=60)
             await sandbox.signal("c1", "KILL")
 
         async with anyio.create_task_group() as group:
             group.start_soon(kill_it)
-            with anyio.fail_after(5):
+            with anyio.fail_after(60):
                 await sandbox.ended("c1")
         assert await sandbox.exit_code("c1") == 137
         with pytest.raises(ProblemError) as refused:
@@ -198,7 +203,7 @@ async def test_a_command_that_outlives_its_deadline_is_ended_and_does_not_spoil_
             await sandbox.execute("c1", ["sh", "-c", "sleep 100 & sleep 101; true"], deadline_s=0.5)
         assert failed.value.problem.reason is Reason.STEP_DEADLINE_EXCEEDED
         with anyio.move_on_after(0.5):
-            await sandbox.execute("c1", ["sleep", "102"], deadline_s=10)
+            await sandbox.execute("c1", ["sleep", "102"], deadline_s=60)
         roots = [parent for parent in (await sandbox.runsc.ps(sandbox.targets["c1"])).values() if parent == 0]
         assert len(roots) == 1
         lines = stage.lines("c1")
@@ -251,7 +256,7 @@ async def test_no_container_of_an_actor_that_claims_a_device_makes_a_device_node
             assert set(lines) == {made}
             for number, user in enumerate((None, USER)):
                 script = MAKES.format(n=f"x{life}{number}")
-                finished = await sandbox.execute("c1", ["sh", "-c", script], deadline_s=10, user=user)
+                finished = await sandbox.execute("c1", ["sh", "-c", script], deadline_s=60, user=user)
                 assert finished.stdout.split() == [made.encode()] * 2
             if life == 0:
                 image = await stage.suspend(sandbox)
@@ -266,17 +271,17 @@ async def test_a_confined_command_is_the_one_that_was_named_with_its_own_environ
     async with open_stage(tmp_path, rootfs) as stage:
         env = (("PATH", "/nowhere:/bin"), ("HOME_OF", "trainer"))
         sandbox = await stage.start(stage.container("trainer", limits=CLAIMS, env=env))
-        finished = await sandbox.execute("trainer", tells, deadline_s=10, user="7:8")
+        finished = await sandbox.execute("trainer", tells, deadline_s=60, user="7:8")
         assert (finished.exit.code, finished.stdout, finished.stderr) == (7, b"zero one trainer\n7\n", b"")
-        assert (await sandbox.execute("trainer", ["/bin/true"], deadline_s=10)).exit.code == 0
+        assert (await sandbox.execute("trainer", ["/bin/true"], deadline_s=60)).exit.code == 0
         for absent in ("/nope", "nope"):
-            assert (await sandbox.execute("trainer", [absent], deadline_s=10)).exit.code == 127
+            assert (await sandbox.execute("trainer", [absent], deadline_s=60)).exit.code == 127
         assert not await sandbox.is_frozen()
         await sandbox.freeze()
         assert await sandbox.is_frozen()
         await sandbox.thaw()
         await sandbox.signal("trainer", "KILL")
-        with anyio.fail_after(10):
+        with anyio.fail_after(60):
             await sandbox.ended("trainer")
         await stage.end(sandbox)
 
@@ -301,25 +306,34 @@ async def test_a_checkpoint_that_finds_no_room_leaves_the_actor_running(tmp_path
         await stage.end(sandbox)
 
 
+def is_written_to(path):
+    return path.exists() and path.stat().st_size > 0
+
+
 async def test_a_save_that_is_cut_off_is_waited_for_and_the_actor_goes_on(tmp_path, rootfs):
     fills = ("sh", "-c", "dd if=/dev/urandom of=/tmp/x bs=1M count=400 2>/dev/null; echo filled; exec sleep 60")
     async with open_stage(tmp_path, rootfs) as stage:
         containers = stage.container("c1"), stage.container("c2", fills)
-        sandbox = await start_cold(*await stage.plan(*containers, deadlines=Deadlines(freeze_s=0.3)))
-        await wait_until(lambda: bool(stage.lines("c2")), within_s=60)
-        await sandbox.freeze()
-        frozen = stage.lines("c1")
-        image = stage.state.actor("a1").snapshot("cut")
-        pages = image / "pages.img"
-        async with anyio.create_task_group() as group:
-            group.start_soon(sandbox.checkpoint_into, image)
-            await wait_until(lambda: pages.exists() and pages.stat().st_size > 0)
-            group.cancel_scope.cancel()
-        # What is left of the save takes longer than a sandbox that hangs is given.
-        assert pages.stat().st_size < 200 * 2**20
-        await sandbox.thaw()
-        assert pages.stat().st_size > 400 * 2**20
-        assert counted(await stage.wait_for_lines("c1", len(frozen) + 3))
+        sandbox = await stage.start(*containers)
+        await wait_until(lambda: bool(stage.lines("c2")), within_s=90)
+        hurried = attrs.evolve(sandbox, runsc=attrs.evolve(sandbox.runsc, deadlines=Deadlines(freeze_s=0.3)))
+        for number in range(TRIES):
+            await sandbox.freeze()
+            frozen = stage.lines("c1")
+            image = stage.state.actor("a1").snapshot(f"cut{number}")
+            pages = image / "pages.img"
+            async with anyio.create_task_group() as group:
+                group.start_soon(hurried.checkpoint_into, image)
+                await wait_until(partial(is_written_to, pages))
+                group.cancel_scope.cancel()
+            was_early = pages.stat().st_size < 200 * 2**20
+            await hurried.thaw()
+            assert pages.stat().st_size > 400 * 2**20
+            assert counted(await stage.wait_for_lines("c1", len(frozen) + 3))
+            if was_early:  # what was left of the save took longer than a sandbox that hangs is given
+                break
+        else:
+            pytest.fail("it was always cut off too late")
         await stage.end(sandbox)
 
 

@@ -117,7 +117,7 @@ async def test_what_lives_is_owned_and_what_runsc_says_of_each_container_is_know
     }  # fmt: skip
     assert set(found.sandbox.gofers) == {"pause", "web"}
     assert processes.open == {SANDBOX, PAUSE, WEB}
-    with anyio.fail_after(10):
+    with anyio.fail_after(60):
         await found.sandbox.ended("once")  # at once: its file server is gone
     found.sandbox.close()
     assert processes.open == set()
@@ -141,7 +141,7 @@ async def test_a_command_of_the_life_before_may_end_by_itself():
     runsc, processes = a_runsc(ALL, SANDBOX, PAUSE, WEB, COMMAND)
     async with anyio.create_task_group() as group:
         group.start_soon(reclaimed, runsc, SANDBOX, PAUSE, WEB, COMMAND)
-        with anyio.fail_after(10):
+        with anyio.fail_after(60):
             await processes.handle(COMMAND).waited_for.wait()
         await anyio.wait_all_tasks_blocked()
         assert processes.calls == []  # nothing is asked before it is over

@@ -43,8 +43,8 @@ def a_stage(confine=None):
     return stage, sandbox, ended
 
 
-def executed(stage, name, command):
-    return executing(stage, name, command, partial(anyio.move_on_after, shield=True))
+def executed(stage, name, command, **more):
+    return executing(stage, name, command, partial(anyio.move_on_after, shield=True), **more)
 
 
 async def refusal(stage, name):
@@ -71,6 +71,18 @@ async def test_where_a_device_is_claimed_it_goes_by_way_of_the_confining_program
     async with executed(stage, "one", ["sh", "-c", "x"]) as execution:
         assert execution.stdin == ACTIVATION / "confine/confine"
         assert execution.argv[-7:] == ("confine", "/bin/sh", "/sbin/sh", "", "sh", "-c", "x")
+
+
+@pytest.mark.parametrize("confine", [None, ACTIVATION / "confine/confine"])
+async def test_at_a_terminal_stdin_is_the_clients_and_the_confining_program_another_descriptor(confine):
+    stage, _sandbox, _ended = a_stage(confine=confine)
+    async with executed(stage, "one", ["sh"], term="vt100") as execution:
+        assert execution.stdin is None
+        assert execution.is_confined == (confine is not None)
+        assert "--env=TERM=vt100" in execution.argv
+        assert ("--exec-fd=3" in execution.argv) == execution.is_confined
+    async with executed(stage, "one", ["sh"]) as execution:
+        assert (execution.stdin, execution.is_confined) == (confine, confine is not None)
 
 
 async def test_no_suspend_begins_beside_it_and_one_does_afterwards():

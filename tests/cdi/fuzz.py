@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from tests.cdi.fuzz_invariants import BETWEEN, check
 from tests.cdi.oracle.corpus import TOKENS, bad_samples, good_samples
+from tests.cdi.oracle.differences import spec
 from tests.fuzzing.promises import Target
 
 if TYPE_CHECKING:
@@ -19,14 +20,17 @@ FIELDS: Final = (
     "vv.com/gpu", "1.1.0", "createContainer", "&a ", "*a", "<<: *a", "!!binary ", "? ", "|\n", ">-\n", "---\n",
     "\\ud83d\\ude00", "\\/",
 )  # fmt: skip
+OWN: Final = spec("{env: [A=b], deviceNodes: [{path: /dev/x}], mounts: [{hostPath: /a, containerPath: /b}]}")
+"""A spec for where no samples are beside the checkout."""
+DOCUMENT: Final = (
+    b'{"process": {"env": ["A=1"]}, "linux": {"namespaces": [{"type": "user"}]}, "mounts": [{"destination": "/a"}]}'
+)
 
 
 def _seeds() -> Iterable[tuple[str, bytes]]:
-    document = b'{"process": {"env": ["A=1"]}, "linux": {"namespaces": [{"type": "user"}]}, "mounts": []}'
-    for path in (*good_samples(), *bad_samples()):
-        data = path.read_bytes()
-        yield f"read-{path.name}", b"\0" + data
-        yield f"inject-{path.name}", b"\2" + data + BETWEEN + document
+    for name, data in (("own", OWN), *((path.name, path.read_bytes()) for path in (*good_samples(), *bad_samples()))):
+        yield f"read-{name}", b"\0" + data
+        yield f"inject-{name}", b"\2" + data + BETWEEN + DOCUMENT
     yield "name", b"\1nvidia.com/gpu=0:0,vv.com/gpu=all"
     yield "built", b"\3" + bytes(range(1, 120))
 

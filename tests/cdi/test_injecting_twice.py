@@ -2,7 +2,7 @@
 
 import copy
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from actors.cdi import ContainerEdits, DeviceNode, Hook, IntelRdt, Mount, NetDevice, inject
@@ -40,6 +40,7 @@ EDITS = st.builds(
     intel_rdt=st.none() | st.builds(IntelRdt, clos_id=st.sampled_from("ab")),
     additional_gids=st.lists(st.integers(0, 3), max_size=4).map(tuple),
 )
+TO_NOWHERE = ContainerEdits(mounts=(Mount(host_path="s", container_path=""),))
 RULES = st.fixed_dictionaries(
     {"allow": st.booleans(), "type": st.just("c"), "major": st.just(1), "minor": st.sampled_from([3, 5])},
     optional={"access": st.sampled_from(["r", "rwm"])},
@@ -73,6 +74,7 @@ DOCUMENTS = st.fixed_dictionaries(
 
 
 @given(DOCUMENTS, EDITS)
+@example({"mounts": [{"destination": place, "source": "s"} for place in ("", "", "rel")]}, TO_NOWHERE)
 def test_an_injection_twice_is_one_and_the_document_is_never_changed(document, edits):
     before = copy.deepcopy(document)
     once = inject(document, edits, lstat=HOST.get)

@@ -28,6 +28,7 @@ from sim.world.scenery import put_directory
 from tests.actors.stage import make_rootfs
 from tests.disks import small_disk
 from tests.needs import ROOT, Tool, need
+from tests.real.onlookers import our_children
 
 COUNT: Final = "i=0; while :; do echo $i; i=$((i+1)); sleep 0.02; done"
 FLAGS: Final = (
@@ -335,15 +336,9 @@ class Bench:
             for identity, _ in found:
                 await self.processes.kill_and_wait(identity, deadline_s=SOON_S)
             # Stubs of a sandbox die after it, by themselves, and are known to the reaper only.
-            return not found and not _children()
+            return not found and not our_children()
 
         await self.until(nothing_is_left)
-
-
-def _children() -> list[str]:
-    """Our children, zombies too."""
-    threads = Path("/proc/self/task").iterdir()
-    return "".join((thread / "children").read_text() for thread in threads).split()
 
 
 def write_fake(path: Path, settings: RunscSettings) -> Path:

@@ -34,11 +34,14 @@ MINORS: Final = (7, 2, 5, 3)
 _OPTIONS: Final = (f"--gpus={len(MINORS)}", f"--minors={','.join(map(str, MINORS))}")
 PERIOD_S: Final = 0.05
 # A process with a Python in it is started, on a machine that may be busy.
-BOUND_S: Final = 30.0
+BOUND_S: Final = 90.0
 
 
 class MockGpuNode:
     """`greenroom mock-node`, scripted by its state file; another monitor than our own tells of it if one is named."""
+
+    quiet_s = 2.5
+    """How long its monitor says nothing only when it hangs; on a busy machine it may have to wait for its turn."""
 
     def __init__(self, node: Node, monitor: Path | None = None) -> None:
         self.node = node
@@ -133,6 +136,8 @@ class MockGpuNode:
 class WorldGpuNode:
     """One of the simulated world."""
 
+    quiet_s = 8 * PERIOD_S
+
     def __init__(self, gpus: tuple[Gpu, ...]) -> None:
         self.world = World(machine=Machine(gpus=gpus))
         self.places = DriverPlaces()
@@ -217,10 +222,12 @@ class Listener:
     """Somebody who receives from a monitor.
 
     Attributes:
+        quiet_s: how long is a silence.
         facts: everything that was told, in order.
     """
 
     monitor: GpuMonitor
+    quiet_s: float
     facts: list[Fact] = attrs.field(factory=list)
     rest: bytes = b""
 
@@ -260,10 +267,10 @@ class Listener:
                 pass
 
     async def silence(self) -> None:
-        """Wait until nothing is said any more, for several times as long as between two looks."""
+        """Wait until nothing is said any more, for many times as long as between two looks."""
         with anyio.fail_after(BOUND_S):
             while True:
-                with anyio.move_on_after(8 * PERIOD_S) as quiet:
+                with anyio.move_on_after(self.quiet_s) as quiet:
                     await self._receive()
                 if quiet.cancelled_caught:
                     return
@@ -272,7 +279,7 @@ class Listener:
 @asynccontextmanager
 async def listening(node: GpuStory) -> AsyncIterator[Listener]:
     async with node.gpus() as gpus, gpus.monitor(node.places) as monitor:
-        yield Listener(monitor)
+        yield Listener(monitor, node.quiet_s)
 
 
 def lost(fact: InventoryFact) -> dict[int, str | None]:

@@ -15,7 +15,8 @@ from actors.ports import PROCESSES_FILE, CgroupLimits, CgroupsUnavailableError
 from sim.world.cgroups import SimCgroups, SimHierarchy
 from sim.world.process_table import INIT_PID, ProcessTable
 from tests.host.cgroup_trees import a_real_cgroup, port_into
-from tests.needs import Tool, want
+from tests.host.waiting import eventually
+from tests.needs import Tool, need, want
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -95,7 +96,8 @@ def side(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Side]:
     if request.param == "simulated":
         yield SimSide()
         return
-    want(Tool.ROOT, Tool.CGROUPS)
+    need(Tool.ROOT)
+    want(Tool.CGROUPS)
     with a_real_cgroup() as cgroup:
         real = RealSide(cgroup, tmp_path)
         try:
@@ -147,9 +149,7 @@ async def test_a_removal_ends_what_is_in_it_and_nothing_else(side):
     await side.port.remove("a1.x", deadline_s=60)
     assert await side.port.names() == ("a2.x",)
     assert side.lives(others)
-    with anyio.fail_after(60):
-        while side.lives(ours):
-            await anyio.sleep(0.01)
+    await eventually(lambda: not side.lives(ours), within_s=60)
 
 
 async def test_what_is_not_there_is_removed_already_and_has_no_usage(side):

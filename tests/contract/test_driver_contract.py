@@ -168,10 +168,10 @@ def test_a_failed_command_is_classified_and_the_end_is_noticed_all_the_same(ever
         stage = Stage(bench)
         sandbox = await stage.start(stage.container("c1"), stage.container("c2"))
         with pytest.raises(ProblemError) as failed:
-            await sandbox.execute("c1", ["/nope"], deadline_s=10)
+            await sandbox.execute("c1", ["/nope"], deadline_s=60)
         assert failed.value.problem.reason is Reason.COMMAND_NOT_FOUND
         await sandbox.signal("c1", "KILL")
-        with anyio.fail_after(10):
+        with anyio.fail_after(60):
             await sandbox.ended("c1")
         assert await sandbox.exit_code("c1") == 137
         await stage.end(sandbox)
@@ -194,11 +194,11 @@ def test_what_a_command_leaves_running_is_seen_before_it_spoils_a_snapshot(face)
     async def _(bench):
         stage = Stage(bench)
         sandbox = await stage.start(stage.container("c1"))
-        assert (await sandbox.execute("c1", ["true"], deadline_s=10)).exit.code == 0
+        assert (await sandbox.execute("c1", ["true"], deadline_s=60)).exit.code == 0
         await sandbox.freeze()
         assert not await sandbox.is_executing()
         await sandbox.thaw()
-        assert (await sandbox.execute("c1", ["sh", "-c", "sleep 100 & true"], deadline_s=10)).exit.code == 0
+        assert (await sandbox.execute("c1", ["sh", "-c", "sleep 100 & true"], deadline_s=60)).exit.code == 0
         await sandbox.freeze()
         assert await sandbox.is_executing()
         await stage.end(sandbox)
@@ -276,7 +276,7 @@ def test_no_container_of_an_actor_that_claims_a_device_makes_a_device_node(every
         for life in range(2):
             lines = await bench.counted("c1", len(await bench.lines("c1")) + 4)
             assert {line for line in lines if line.startswith("c")} == {made}
-            finished = await sandbox.execute("c1", ["sh", "-c", MAKES.format(n=f"x{life}")], deadline_s=10)
+            finished = await sandbox.execute("c1", ["sh", "-c", MAKES.format(n=f"x{life}")], deadline_s=60)
             assert finished.stdout.decode().splitlines() == [made, "p 0"]
             sandbox = await stage.restore(await stage.suspend(sandbox, f"s{life}"), *containers)
         await stage.end(sandbox)
@@ -289,12 +289,12 @@ def test_a_confined_command_that_does_not_exist_ends_with_127_and_leaks_nothing(
         stage = Stage(bench)
         sandbox = await stage.start(stage.container("trainer", limits=CLAIMS))
         for absent in ("/nope", "nope"):
-            assert (await sandbox.execute("trainer", [absent], deadline_s=10)).exit.code == 127
-        assert (await sandbox.execute("trainer", ["true"], deadline_s=10)).exit.code == 0
-        assert (await sandbox.execute("trainer", ["/bin/false"], deadline_s=10)).exit.code == 1
+            assert (await sandbox.execute("trainer", [absent], deadline_s=60)).exit.code == 127
+        assert (await sandbox.execute("trainer", ["true"], deadline_s=60)).exit.code == 0
+        assert (await sandbox.execute("trainer", ["/bin/false"], deadline_s=60)).exit.code == 1
         assert not await sandbox.is_frozen()
         await sandbox.signal("trainer", "KILL")
-        with anyio.fail_after(10):
+        with anyio.fail_after(60):
             await sandbox.ended("trainer")
         await stage.end(sandbox)
 

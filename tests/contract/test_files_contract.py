@@ -33,7 +33,7 @@ UNREADABLE: Final[dict[str, tuple[Callable[[Place, Path], None], int]]] = {
 
 
 async def error_of(awaitable: Any) -> tuple[int | None, object]:
-    with anyio.fail_after(5), pytest.raises(OSError) as caught:
+    with anyio.fail_after(60), pytest.raises(OSError) as caught:
         await awaitable
     return caught.value.errno, caught.value.filename
 

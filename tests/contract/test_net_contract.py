@@ -140,7 +140,7 @@ async def test_who_sends_more_than_is_received_waits(net: Net, path: Path):
         await client.stream.aclose()
 
     received = bytearray()
-    with anyio.fail_after(10):
+    with anyio.fail_after(60):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(send)
             with anyio.move_on_after(0.1):
@@ -162,7 +162,7 @@ async def test_who_waits_learns_that_the_end_is_closed(net: Net, path: Path):
         except (anyio.ClosedResourceError, anyio.BrokenResourceError, anyio.EndOfStream) as error:
             learnt.append(type(error))
 
-    with anyio.fail_after(10):
+    with anyio.fail_after(60):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(wait, client.stream.receive)
             tasks.start_soon(wait, server.stream.receive)

@@ -23,7 +23,7 @@ def test_a_command_ends_with_its_code(stand_in):
     @on(stand_in)
     async def _(bench):
         for path, code in ((TRUE, 0), (FALSE, 1)):
-            finished = await bench.processes.run([path], deadline_s=10, env=ENV)
+            finished = await bench.processes.run([path], deadline_s=60, env=ENV)
             assert (finished.exit.code, finished.stdout, finished.stderr) == (code, b"", b"")
 
 
@@ -31,23 +31,23 @@ def test_a_stdin_that_is_not_there_is_an_error_of_the_call(stand_in):
     @on(stand_in)
     async def _(bench):
         with pytest.raises(FileNotFoundError):
-            await bench.processes.run([TRUE], deadline_s=10, env=ENV, stdin=bench.directory / "absent")
+            await bench.processes.run([TRUE], deadline_s=60, env=ENV, stdin=bench.directory / "absent")
         path = bench.directory / "given"
         await bench.files.replace(path, b"to be read")
-        assert (await bench.processes.run([TRUE], deadline_s=10, env=ENV, stdin=path)).exit.code == 0
+        assert (await bench.processes.run([TRUE], deadline_s=60, env=ENV, stdin=path)).exit.code == 0
 
 
 def test_what_cannot_be_executed_is_an_error_of_the_call(stand_in):
     @on(stand_in)
     async def _(bench):
         with pytest.raises(FileNotFoundError):
-            await bench.processes.run(["/bin/no-such-program"], deadline_s=10, env=ENV)
+            await bench.processes.run(["/bin/no-such-program"], deadline_s=60, env=ENV)
         for argv in ([], ["true"]):
             with pytest.raises(ValueError, match="absolute path"):
-                await bench.processes.run(argv, deadline_s=10, env=ENV)
+                await bench.processes.run(argv, deadline_s=60, env=ENV)
         log = AppendTo(bench.directory / "nowhere" / "log")
         with pytest.raises(FileNotFoundError):
-            await bench.processes.run([TRUE], deadline_s=10, env=ENV, stdout=log)
+            await bench.processes.run([TRUE], deadline_s=60, env=ENV, stdout=log)
 
 
 def test_a_command_that_does_not_end_is_killed_at_its_deadline(stand_in):
@@ -62,7 +62,7 @@ def test_a_command_whose_caller_is_cancelled_is_killed(stand_in):
     @on(stand_in)
     async def _(bench):
         with anyio.move_on_after(0.05):
-            await bench.processes.run([SLEEP, "1002"], deadline_s=10, env=ENV)
+            await bench.processes.run([SLEEP, "1002"], deadline_s=60, env=ENV)
         assert await bench.processes.find(argument="1002") == ()
 
 
@@ -104,7 +104,7 @@ def test_a_child_that_is_given_up_lives_on_and_its_zombie_is_somebody_elses(stan
         with pytest.raises(anyio.ClosedResourceError):
             await child.wait()
         assert await bench.processes.is_alive(child.identity)
-        await bench.processes.kill_and_wait(child.identity, deadline_s=10)
+        await bench.processes.kill_and_wait(child.identity, deadline_s=60)
         assert not await bench.processes.is_alive(child.identity)
 
 
@@ -166,7 +166,7 @@ def test_a_process_of_that_pid_but_another_start_is_not_reclaimed(stand_in):
         other = ProcessIdentity(pid=child.identity.pid, start_ticks=child.identity.start_ticks + 1)
         with pytest.raises(ProcessLookupError):
             await bench.processes.reclaim(other)
-        await bench.processes.kill_and_wait(child.identity, deadline_s=10)
+        await bench.processes.kill_and_wait(child.identity, deadline_s=60)
 
 
 def test_a_process_of_that_pid_but_another_start_is_not_killed(stand_in):
@@ -175,7 +175,7 @@ def test_a_process_of_that_pid_but_another_start_is_not_killed(stand_in):
         child = await sleeping(bench)
         other = ProcessIdentity(pid=child.identity.pid, start_ticks=child.identity.start_ticks + 1)
         assert not await bench.processes.is_alive(other)
-        await bench.processes.kill_and_wait(other, deadline_s=10)
+        await bench.processes.kill_and_wait(other, deadline_s=60)
         assert await bench.processes.is_alive(child.identity)
         child.signal(signal.SIGKILL)
         await child.wait()
@@ -187,7 +187,7 @@ def test_a_stopped_process_is_alive_and_dies_of_sigkill(stand_in):
         child = await sleeping(bench)
         child.signal(signal.SIGSTOP)
         assert await bench.processes.is_alive(child.identity)
-        await bench.processes.kill_and_wait(child.identity, deadline_s=10)
+        await bench.processes.kill_and_wait(child.identity, deadline_s=60)
         assert (await child.wait()).code == -9
 
 

@@ -34,8 +34,7 @@ async def connect(net: Net, address: TcpAddress) -> ByteStream:
     """The other end, which no port of ours makes."""
     if isinstance(net, SimNet):
         return (await net.connect_tcp(address.port)).stream
-    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
-    sock = socket.socket(family)
+    sock = socket.socket(socket.AF_INET)
     try:
         sock.connect((address.host, address.port))  # the backlog takes it
         sock.settimeout(0)
@@ -94,37 +93,6 @@ async def test_who_accepts_when_the_listener_goes_learns_it(net: Net):
         group.start_soon(accept, listener)
         await anyio.wait_all_tasks_blocked()
     assert len(errors) == 1
-
-
-def has_both_families() -> bool:
-    try:
-        with socket.socket(socket.AF_INET6) as sock:
-            sock.bind(("::1", 0))
-    except OSError:
-        return False
-    return True
-
-
-async def test_everywhere_means_both_families(place: Place, net: Net):
-    if not isinstance(place, RealPlace) or not has_both_families():
-        return
-    async with net.listen_tcp(TcpAddress("::", 0)) as listener:
-        for host in ("127.0.0.1", "::1"):
-            client = await connect(net, TcpAddress(host, listener.address.port))
-            server = await listener.accept()
-            await server.stream.send(host.encode())
-            assert await client.receive() == host.encode()
-            await client.aclose()
-            await server.stream.aclose()
-
-
-async def test_an_address_that_is_not_this_machines_is_refused(place: Place, net: Net):
-    if not isinstance(place, RealPlace):
-        return
-    with pytest.raises(OSError) as caught:
-        async with net.listen_tcp(TcpAddress("192.0.2.1", 0)):  # TEST-NET-1, RFC 5737
-            pass
-    assert caught.value.errno == errno.EADDRNOTAVAIL
 
 
 @pytest.mark.parametrize(

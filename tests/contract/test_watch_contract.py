@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.anyio
 
 EVERYTHING: Final[frozenset[str]] = frozenset()
-BOUND_S: Final = 30.0
+BOUND_S: Final = 90.0
 # Longer than the real one needs to notice anything.
 QUIET_S: Final = 0.3
 

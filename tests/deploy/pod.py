@@ -7,7 +7,6 @@ a pod.
 
 from __future__ import annotations
 
-import json
 import re
 import subprocess
 import sys
@@ -64,21 +63,10 @@ class Pod(oci.WorkerContainer):
     def termination_log(self) -> Path:
         return self.directory / "termination-log"
 
-    def begin_without_waiting(self, *flags: object) -> subprocess.Popen[bytes]:
-        """Start the container."""
-        assert not flags, "a pod is told what its objects say"
-        bundle = self.directory / "bundle"
-        bundle.mkdir(exist_ok=True)
-        self.termination_log.touch()
-        (bundle / "config.json").write_text(json.dumps(self.document()))
-        with self.log.open("ab") as log:
-            self.process = subprocess.Popen(
-                self.oci("run", "--bundle", bundle, self.name), stdin=subprocess.DEVNULL, stdout=log, stderr=log
-            )
-        return self.process
-
-    def document(self) -> dict[str, Any]:
+    def document(self, *flags: object) -> dict[str, Any]:
         """The OCI configuration."""
+        assert not flags, "a pod is told what its objects say"
+        self.termination_log.touch()
         spec = objects.container(self.name_of_objects)
         security = spec["securityContext"]
         argv = [sys.executable, str(ROOT / "greenroom.py"), "run", *spec["args"]]

@@ -72,7 +72,7 @@ def test_runsc_is_the_release_that_this_checkout_is_tested_with():
     need(Tool.RUNSC)
     runsc = beside_interpreter_or_in_path("runsc")
     assert runsc
-    says = subprocess.run([runsc, "--version"], capture_output=True, text=True, timeout=20, check=True).stdout
+    says = subprocess.run([runsc, "--version"], capture_output=True, text=True, timeout=60, check=True).stdout
     (date,) = re.findall(r"20\d{6}", says.splitlines()[0])
     assert f"~{date}." in pinned("RUNSC_VERSION")
 

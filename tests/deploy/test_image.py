@@ -13,8 +13,8 @@ from tests.deploy.containerfile import read
 from tests.deploy.image import built_image
 from tests.deploy.objects import BASE, DEPLOY, container, settings_text
 from tests.deploy.pod import Pod, put_config_map
-from tests.needs import Tool, want
-from tests.real.oci import wait_until
+from tests.needs import Tool, need, want
+from tests.real.process import wait_until
 
 pytestmark = [pytest.mark.runsc, pytest.mark.campaign]
 
@@ -24,8 +24,8 @@ COUNTER = (DEPLOY / "examples" / "counter.yaml").read_text()
 class PodOfImage(Pod):
     """The pod with the image itself in it, and nothing of this machine."""
 
-    def document(self):
-        made = super().document()
+    def document(self, *flags):
+        made = super().document(*flags)
         (entry,) = read()[1][-1].all("ENTRYPOINT")
         made["process"]["args"] = [*entry.exec_form, *container(BASE)["args"]]
         (path,) = read()[1][-1].all("ENV")
@@ -41,7 +41,7 @@ class PodOfImage(Pod):
 
 
 def test_the_image_runs_the_pod_of_the_base_and_its_commands_ask_the_worker(tmp_path):
-    want(Tool.RUNSC, Tool.BUSYBOX, Tool.ROOT, Tool.NAMESPACES, Tool.OCI_RUNTIME, Tool.PACKAGE_INDEX)
+    need(Tool.RUNSC, Tool.BUSYBOX, Tool.ROOT, Tool.NAMESPACES, Tool.OCI_RUNTIME, Tool.PACKAGE_INDEX)
     want(Tool.IMAGE_BUILDER, Tool.DEBOOTSTRAP)
     make_rootfs(tmp_path / "bundles" / "busybox")
     with built_image(tmp_path) as image:

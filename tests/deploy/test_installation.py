@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import time
+from importlib.util import cache_from_source
 from pathlib import Path
 
 import pytest
@@ -81,6 +82,17 @@ def test_the_command_runs_from_its_own_files_and_not_from_a_checkout(installed):
     program = "import greenroom, supervisor.worker; print(greenroom.__file__, supervisor.worker.__file__)"
     files = run(installed / "bin" / "python3", "-I", "-c", program).split()
     assert all(Path(each).is_relative_to(installed) for each in files)
+
+
+def test_no_start_compiles_anything_whatever_becomes_of_the_files_times(installed):
+    unchecked = 0b01  # PEP 552
+    (packages,) = (installed / "lib").glob("python3*/site-packages")
+    modules = [
+        path for name in ("actors", "anyio", "statemachine", "supervisor") for path in (packages / name).rglob("*.py")
+    ]
+    assert len(modules) > 300
+    flags = {Path(cache_from_source(str(path))).read_bytes()[4:8] for path in modules}
+    assert flags == {unchecked.to_bytes(4, "little")}
 
 
 def test_it_has_what_a_worker_runs_with_and_nothing_that_is_for_developers(installed):

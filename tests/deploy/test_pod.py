@@ -11,7 +11,8 @@ from tests.actors.stage import make_rootfs
 from tests.deploy.objects import BASE, DEPLOY, settings_text
 from tests.deploy.pod import Pod, put_config_map
 from tests.needs import Tool, need
-from tests.real.oci import make_root, wait_until
+from tests.real.oci import make_root
+from tests.real.process import wait_until
 from tests.real.scenery import whole_lines
 
 pytestmark = [pytest.mark.runsc, pytest.mark.long]

@@ -36,7 +36,7 @@ class Hold:
         except anyio.get_cancelled_exc_class():
             self.cancelled.set()
             if self._has_cleanup:
-                with anyio.move_on_after(10, shield=True):  # a test that fails must not hang
+                with anyio.move_on_after(60, shield=True):  # a test that fails must not hang
                     await self.cleanup.wait()
             raise
 

@@ -10,21 +10,14 @@ import structlog
 import trio
 import trio.testing
 
-from actors.ports import Peer
-from sim.world.disk import SimDisk
-from sim.world.net import SimNet, SimSockets
-from sim.world.scenery import put_directory
 from supervisor.http_server import Answer, HttpServer
 from tests.fuzzing.promises import Target, hold
+from tests.fuzzing.talking import BETWEEN, net_below, said
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from actors.ports import Connection
-
 _PATH: Final = Path("/run/greenroom/http.sock")
-_BETWEEN: Final = b"\xfe"
-"""Where the client pauses: what is before and after it arrives apart."""
 _GOOD: Final = b"GET /page HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
 _BODY: Final = b"all of the page"
 
@@ -35,21 +28,19 @@ async def _page(_accept: str) -> Answer:
 
 def check_http(data: bytes) -> None:
     """Whatever comes is answered with a status or closed, nothing of it is repeated, and another client is served."""
-    with structlog.testing.capture_logs() as said:
+    with structlog.testing.capture_logs() as logs:
         trio.run(_talk, data, clock=trio.testing.MockClock(autojump_threshold=0))
-    hold(not said, "nothing that a client sends is a fault of ours")
+    hold(not logs, "nothing that a client sends is a fault of ours")
 
 
 async def _talk(data: bytes) -> None:
-    disk = SimDisk(now_ns=lambda: 0)
-    put_directory(disk, _PATH.parent)
-    net = SimNet(SimSockets(disk), peer=Peer(pid=1, uid=0, gid=0))
+    net = net_below(_PATH.parent)
     server = HttpServer({"/page": _page}, now_s=lambda: 0.0)
     async with net.listen_unix(_PATH) as door, anyio.create_task_group() as group:
         group.start_soon(server.serve, door)
-        answer = await _said(await net.connect_unix(_PATH), data.split(_BETWEEN))
+        answer = await said(await net.connect_unix(_PATH), data)
         hold(not answer or answer.startswith(b"HTTP/1.1 "), "what comes back is HTTP")
-        good = await _said(await net.connect_unix(_PATH), [_GOOD])
+        good = await said(await net.connect_unix(_PATH), _GOOD)
         hold(good.startswith(b"HTTP/1.1 200 ") and good.endswith(_BODY), "another client is served")
         with anyio.move_on_after(60):
             while server.connections:
@@ -58,33 +49,9 @@ async def _talk(data: bytes) -> None:
         group.cancel_scope.cancel()
 
 
-async def _said(connection: Connection, parts: list[bytes]) -> bytes:
-    """Send it all, and return what comes back until the server closes; it may close before everything was sent."""
-    answer = bytearray()
-
-    async def send() -> None:
-        try:
-            for part in parts:
-                await connection.stream.send(part)
-                await anyio.sleep(0.1)
-            await connection.stream.send_eof()
-        except anyio.BrokenResourceError:
-            return
-
-    async with anyio.create_task_group() as group:
-        group.start_soon(send)
-        try:
-            while True:
-                answer += await connection.stream.receive()
-        except (anyio.EndOfStream, anyio.BrokenResourceError):
-            group.cancel_scope.cancel()
-    await connection.stream.aclose()
-    return bytes(answer)
-
-
 def _seeds() -> Iterable[tuple[str, bytes]]:
     yield "good", _GOOD
-    yield "pieces", _GOOD.replace(b"\r\n", b"\r\n" + _BETWEEN)
+    yield "pieces", _GOOD.replace(b"\r\n", b"\r\n" + BETWEEN)
     yield "two", _GOOD.replace(b"Connection: close\r\n", b"") * 2
     yield "head", b"HEAD http://x/page?a=b HTTP/1.0\r\nAccept: text/plain\r\n\r\n"
     yield "body", b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n"

@@ -14,6 +14,7 @@ import anyio
 
 from supervisor.host import cgroup_files
 from supervisor.host.cgroups import HostCgroups, KernelDirectories
+from tests.host.waiting import eventually
 from tests.needs import Tool, find
 
 if TYPE_CHECKING:
@@ -92,9 +93,7 @@ def a_real_cgroup() -> Iterator[Path]:
 
 async def _clear(cgroup: Path) -> None:
     (cgroup / "cgroup.kill").write_text("1")
-    with anyio.fail_after(60):
-        while cgroup_files.is_populated(cgroup):
-            await anyio.sleep(0.01)
+    await eventually(lambda: not cgroup_files.is_populated(cgroup), within_s=60)
     for directory, _, _ in os.walk(cgroup, topdown=False):
         KernelDirectories().remove(Path(directory))
 

@@ -20,6 +20,7 @@ from anyio import to_thread
 
 from actors.ports import Exit, Output
 from supervisor.host import procfs
+from supervisor.host import reaper as reaper_module
 from supervisor.host.composition import open_host_ports
 from tests.host.waiting import zombies
 
@@ -29,8 +30,10 @@ if TYPE_CHECKING:
 SH: Final = "/bin/sh"
 ENV: Final = {"PATH": "/usr/bin:/bin"}
 SIGNALS: Final = (signal.SIGKILL, signal.SIGTERM, signal.SIGUSR1, signal.SIGABRT)
-# How long the library takes until it waits for its fork: long enough for a careless reaper, shorter than our grace.
+# How long the library takes until it waits for its fork: long enough for a careless reaper, shorter than our grace,
+# also where the machine lets its thread wait.
 LIBRARY_TAKES_S: Final = 0.02
+GRACE_S: Final = 60.0
 POLL_S: Final = 0.005
 AT_ONCE: Final = 32
 GONE_WITHIN_S: Final = 60
@@ -112,6 +115,7 @@ async def storm(ports: Ports, children: int, forks: int, orphans: int) -> dict[s
 
 
 async def main(children: int, forks: int, orphans: int) -> None:
+    setattr(reaper_module, "_GRACE_S", GRACE_S)  # noqa: B010 - it is Final for everybody else
     async with open_host_ports(roots=[]) as ports:
         result = await storm(ports, children, forks, orphans)
     sys.stdout.write(json.dumps(result))

@@ -94,7 +94,7 @@ async def test_processes_are_found_by_a_whole_argument_or_its_beginning(ports: P
     assert await ports.processes.find(argument=f"{mark}/a") == (child.identity,)
     assert await ports.processes.find(argument=mark) == ()
     assert await ports.processes.find_arguments(prefix=mark) == ((child.identity, f"{mark}/a"),)
-    await ports.processes.kill_and_wait(child.identity, deadline_s=10)
+    await ports.processes.kill_and_wait(child.identity, deadline_s=60)
     assert await ports.processes.find(argument=f"{mark}/a") == ()
     assert await child.wait() == Exit(code=-9)
 
@@ -107,7 +107,7 @@ async def test_a_process_is_found_from_the_moment_on_at_which_its_spawn_is_over(
             [SH, "-c", "kill -STOP $$", f"{mark}/{number}"], env=ENV, stdout=Output.DISCARD, stderr=Output.DISCARD
         )
         found = await ports.processes.find(argument=f"{mark}/{number}")
-        await ports.processes.kill_and_wait(child.identity, deadline_s=10)
+        await ports.processes.kill_and_wait(child.identity, deadline_s=60)
         assert found == (child.identity,)
 
 
@@ -138,7 +138,7 @@ def counted_scans(monkeypatch, gate: threading.Event | None = None) -> list[int]
     def counted() -> Iterator[int]:
         scans.append(len(scans))
         if gate is not None:
-            assert gate.wait(10)
+            assert gate.wait(60)
         return process_ids()
 
     monkeypatch.setattr(procfs, "process_ids", counted)
@@ -173,7 +173,7 @@ async def test_200_who_look_for_processes_at_once_share_a_few_scans_and_each_fin
     assert begun == [(each, f"{mark}/{number}") for number, each in enumerate(identities)]
     assert len(scans) <= 3
     for child in children:
-        await ports.processes.kill_and_wait(child.identity, deadline_s=10)
+        await ports.processes.kill_and_wait(child.identity, deadline_s=60)
 
 
 async def test_who_looks_while_a_scan_goes_on_gets_one_that_begins_later_even_if_the_first_to_wait_gives_up(
@@ -208,7 +208,7 @@ async def test_who_looks_while_a_scan_goes_on_gets_one_that_begins_later_even_if
         gate.set()
     assert found[1:] == [(child.identity,)] * 5
     assert len(scans) <= 3
-    await ports.processes.kill_and_wait(child.identity, deadline_s=10)
+    await ports.processes.kill_and_wait(child.identity, deadline_s=60)
 
 
 async def test_a_scan_that_fails_is_the_error_of_who_asked_and_the_next_one_succeeds(ports: Ports, monkeypatch):
@@ -228,15 +228,15 @@ async def test_exactly_this_process_is_killed(ports: Ports, tmp_path: Path):
     stranger = procfs.read_stat(number_in(tmp_path / "pid") or 0)
     assert stranger is not None
     another = ProcessIdentity(pid=stranger.pid, start_ticks=stranger.start_ticks - 1)
-    await ports.processes.kill_and_wait(another, deadline_s=10)
+    await ports.processes.kill_and_wait(another, deadline_s=60)
     assert not is_dead(stranger.pid)
     # Its parent is stopped and does not wait for it, so that a zombie is all it becomes.
     exactly = ProcessIdentity(pid=stranger.pid, start_ticks=stranger.start_ticks)
-    await ports.processes.kill_and_wait(exactly, deadline_s=10)
+    await ports.processes.kill_and_wait(exactly, deadline_s=60)
     assert is_dead(stranger.pid)
-    await ports.processes.kill_and_wait(child.identity, deadline_s=10)
+    await ports.processes.kill_and_wait(child.identity, deadline_s=60)
     assert is_gone(child.identity.pid)
-    await ports.processes.kill_and_wait(child.identity, deadline_s=10)
+    await ports.processes.kill_and_wait(child.identity, deadline_s=60)
     await eventually(lambda: is_gone(stranger.pid))
 
 

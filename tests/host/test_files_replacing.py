@@ -103,13 +103,13 @@ async def test_a_cancelled_replace_is_done_whole(files: HostFiles, root: Path, m
 
     def slow(fd: int) -> None:
         reached.set()
-        assert go_on.wait(10)
+        assert go_on.wait(60)
         fsync(fd)
 
     monkeypatch.setattr(os, "fsync", slow)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(files.replace, root / "it", b"new")
-        await to_thread.run_sync(reached.wait, 10)
+        await to_thread.run_sync(reached.wait, 60)
         tasks.cancel_scope.cancel()
         go_on.set()
     assert tree(root) == {"it": b"new"}
@@ -164,7 +164,7 @@ def test_a_reader_sees_old_or_new_content_and_no_temporary_file_stays(
             writing.replace(beneath, path, content)
     finally:
         done.set()
-        reader.join(10)
+        reader.join(60)
     assert seen <= allowed
     assert tree(root) == {"it": contents[-1]}
 

@@ -109,8 +109,12 @@ async def test_it_is_owned_and_gone_when_it_is_left(ports, node):
 
 def monitors():
     """Those that are children of ours; others on the machine are none of our business."""
-    lines = {pid: Path(f"/proc/{pid}/cmdline").read_bytes() for pid in procfs.listed_children()}
-    return [pid for pid, line in lines.items() if b"supervisor.gpu_monitor" in line]
+    found = []
+    for pid in procfs.listed_children():
+        with suppress(FileNotFoundError, ProcessLookupError):  # it has ended meanwhile
+            if b"supervisor.gpu_monitor" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                found.append(pid)
+    return found
 
 
 @pytest.mark.anyio

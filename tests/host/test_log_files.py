@@ -9,11 +9,15 @@ from contextlib import asynccontextmanager, contextmanager
 
 import anyio
 import pytest
+import trio
+import trio.testing
+from trio.testing import MockClock
 
-from supervisor.host import cutting, inotify, log_files
+from supervisor.host import cutting, inotify, log_files, reading
 from supervisor.host.beneath import Beneath
+from supervisor.host.gathering import Gathering
 from supervisor.host.log_files import open_log_files
-from supervisor.log_files import Cut
+from supervisor.log_files import PACE_S, Cut
 from tests.host.waiting import eventually
 
 pytestmark = pytest.mark.anyio
@@ -149,6 +153,44 @@ async def test_events_that_were_lost_wake_everybody(directory, log, monkeypatch)
         group.cancel_scope.cancel()
 
 
+def test_what_is_written_between_two_beats_is_told_at_the_next_one_together(tmp_path):
+    """So a hundred actors that write now and then wake the worker no more often than one."""
+    clock, directories = MockClock(), [tmp_path / "one", tmp_path / "other"]
+
+    async def measured():
+        async with inotify.open_inotify() as opened, anyio.create_task_group() as group:
+            assert opened is not None
+            group.start_soon(opened.tell)
+            with opened.armed(directories[0]) as first:
+                (directories[0] / "a").touch()
+                await first.wait()  # after a silence, at once
+            with opened.armed(directories[0]) as one, opened.armed(directories[1]) as other:
+                for directory in directories:
+                    (directory / "b").touch()
+                await trio.testing.wait_all_tasks_blocked()
+                assert (one.is_set(), other.is_set()) == (False, False)
+                clock.jump(PACE_S)
+                await trio.testing.wait_all_tasks_blocked()
+                assert (one.is_set(), other.is_set()) == (True, True)
+            group.cancel_scope.cancel()
+
+    for directory in directories:
+        directory.mkdir()
+    trio.run(measured, clock=clock)
+
+
+async def test_who_waits_for_what_cannot_be_looked_at_is_told_why(directory, monkeypatch):
+    def look_at(*_arguments, **_options):
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(reading, "look_at", look_at)
+    async with open_log_files(roots=[directory]) as opened:
+        with pytest.raises(OSError) as caught:
+            await opened.changed(directory, {"main.log": 0})
+    assert caught.value.errno == errno.EIO
+    assert opened.size_bytes(directory / "main.log") == 0
+
+
 @pytest.mark.parametrize("missing", ["instance", "directory"])
 async def test_where_nothing_can_be_watched_it_is_looked_at_from_time_to_time(directory, log, monkeypatch, missing):
     monkeypatch.setattr(log_files, "_LOOK_AGAIN_S", 0.01)
@@ -162,6 +204,30 @@ async def test_where_nothing_can_be_watched_it_is_looked_at_from_time_to_time(di
             directory.mkdir(exist_ok=True)
             log.write_bytes(b"a")
         assert is_told.is_set()
+
+
+def test_where_nothing_can_be_watched_all_directories_are_looked_at_at_once(tmp_path):
+    """A node that has no watches left wakes the worker as often for a hundred actors as for one."""
+    looked_s = set()
+
+    class Looks(Gathering):
+        async def run(self, _look):
+            looked_s.add(trio.current_time())
+            await trio.lowlevel.checkpoint()
+            return {"main.log": 0}
+
+    async def measured():
+        files = log_files.HostLogFiles(Beneath([tmp_path]), None, Looks())
+        async with trio.open_nursery() as nursery:
+            for number in range(20):
+                nursery.start_soon(files.changed, tmp_path / str(number), {"main.log": 0})
+                await trio.sleep(0.03)
+            looked_s.clear()
+            await trio.sleep(10)
+            nursery.cancel_scope.cancel()
+
+    trio.run(measured, clock=MockClock(autojump_threshold=0))
+    assert 9 <= len(looked_s) <= 11
 
 
 # ---- cutting
@@ -248,6 +314,45 @@ def test_a_full_disk_keeps_no_log_from_being_cut(log, able, monkeypatch, at, can
     older = log.with_name("main.log.1")
     assert found.kept_bytes == (older.stat().st_size if older.exists() else 0)
     assert not [path for path in log.parent.iterdir() if path.name.startswith(".")]
+
+
+@pytest.mark.parametrize("can_collapse", [True, False])
+def test_after_a_cut_that_failed_all_stands_in_the_file_and_none_of_it_is_kept_beside_it_as_well(
+    log, monkeypatch, can_collapse
+):
+    def fails(*_arguments):
+        ctypes.set_errno(errno.EIO)
+        if can_collapse:
+            return -1
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    if can_collapse:
+        monkeypatch.setattr(cutting, "_fallocate", fails)
+    else:
+        without_collapse(monkeypatch)
+        monkeypatch.setattr(os, "ftruncate", fails)
+    log.write_bytes(b"a" * BLOCK + b"b")
+    log.with_name("main.log.1").write_bytes(b"older")
+    with pytest.raises(OSError) as caught:
+        cut(log)
+    assert caught.value.errno == errno.EIO
+    assert log.read_bytes() == b"a" * BLOCK + b"b"
+    assert [path.name for path in log.parent.iterdir()] == ["main.log"]
+
+
+def test_a_cut_that_a_signal_broke_off_is_done_again(log, able, monkeypatch):
+    calls, fallocate = [], cutting._fallocate
+
+    def interrupted(*arguments):
+        calls.append(1)
+        if len(calls) > 1:
+            return fallocate(*arguments)
+        ctypes.set_errno(errno.EINTR)
+        return -1
+
+    monkeypatch.setattr(cutting, "_fallocate", interrupted)
+    log.write_bytes(b"a" * BLOCK + b"b")
+    assert cut(log) == Cut(cut_bytes=BLOCK, kept_bytes=BLOCK)
 
 
 def test_what_is_no_regular_file_of_ours_is_not_cut(log, tmp_path):

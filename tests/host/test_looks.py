@@ -14,6 +14,7 @@ from supervisor.host import cgroups, reading
 from supervisor.host.files import HostFiles
 from supervisor.host.looks import Looks
 from tests.host.cgroup_trees import RecordedTree
+from tests.host.waiting import eventually
 
 pytestmark = pytest.mark.anyio
 PATIENCE_S = 60
@@ -46,19 +47,13 @@ def hanging():
         disk.release()
 
 
-async def until(is_so):
-    with anyio.fail_after(PATIENCE_S):
-        while not is_so():
-            await anyio.sleep(0.001)
-
-
 async def left_behind(ask, disk):
     """Ask, and be cancelled once the thread hangs. Comes back although it still does."""
     before = disk.begun
     with anyio.fail_after(PATIENCE_S):
         async with anyio.create_task_group() as group:
             group.start_soon(ask)
-            await until(lambda: disk.begun > before)
+            await eventually(lambda: disk.begun > before, within_s=PATIENCE_S)
             group.cancel_scope.cancel()
 
 
@@ -90,7 +85,8 @@ async def test_who_waits_for_a_place_gets_it_when_what_was_left_behind_ends():
         async with anyio.create_task_group() as group:
             group.start_soon(look)
             group.start_soon(look)
-            await until(lambda: looks._callers.statistics().tasks_waiting == 1)  # the other one has come further
+            # The other one has come further.
+            await eventually(lambda: looks._callers.statistics().tasks_waiting == 1, within_s=PATIENCE_S)
             assert found == []
             disk.release()
     assert found == [8, 8]
@@ -174,7 +170,7 @@ async def test_every_other_call_is_waited_for_although_it_was_cancelled(
         patch.setattr(reading, blocking, disk)
         async with anyio.create_task_group() as group:
             group.start_soon(ask)
-            await until(lambda: disk.begun)
+            await eventually(lambda: disk.begun, within_s=PATIENCE_S)
             group.cancel_scope.cancel()
             with anyio.CancelScope(shield=True):
                 await anyio.wait_all_tasks_blocked()

@@ -1,4 +1,4 @@
-"""Unix sockets: who may connect, what stands in the way, and what stays behind."""
+"""Sockets: who may connect, what stands in the way, and what stays behind."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import pytest
 from actors.ports import TcpAddress
 from supervisor.host.net import HostConnection, HostNet
 from tests.host.directories import modes, tree
+from tests.needs import Tool, want
 
 pytestmark = pytest.mark.anyio
 
@@ -78,7 +79,7 @@ async def test_a_listener_without_descriptors_waits_and_goes_on(path: Path, monk
     async with HostNet().listen_unix(path) as listener:
         client = await HostNet().connect_unix(path)
         monkeypatch.setattr(socket.socket, "accept", accept_with_luck)
-        with anyio.fail_after(5):
+        with anyio.fail_after(60):
             server = await listener.accept()
         await server.stream.aclose()
         await client.stream.aclose()
@@ -86,6 +87,24 @@ async def test_a_listener_without_descriptors_waits_and_goes_on(path: Path, monk
     first, second, third = refusals
     assert second - first >= 0.0099
     assert third - second >= 0.0199
+
+
+async def test_everywhere_means_both_families():
+    want(Tool.IPV6)
+    async with HostNet().listen_tcp(TcpAddress("::", 0)) as listener:
+        for host in ("127.0.0.1", "::1"):
+            async with await anyio.connect_tcp(host, listener.address.port) as client:
+                server = await listener.accept()
+                await server.stream.send(host.encode())
+                assert await client.receive() == host.encode()
+                await server.stream.aclose()
+
+
+async def test_an_address_that_is_not_this_machines_is_refused():
+    with pytest.raises(OSError) as caught:
+        async with HostNet().listen_tcp(TcpAddress("192.0.2.1", 0)):  # TEST-NET-1, RFC 5737
+            pass
+    assert caught.value.errno == errno.EADDRNOTAVAIL
 
 
 OF_THE_CONNECTION = (

@@ -150,7 +150,7 @@ async def test_what_somebody_else_removes_or_adds_meanwhile_is_fine(files: HostF
         await files.remove_tree(root / "t")
     finally:
         done.set()
-        await to_thread.run_sync(disturber.join, 10)
+        await to_thread.run_sync(disturber.join, 60)
     assert tree(root) == {}
 
 

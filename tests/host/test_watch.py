@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import shutil
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,13 +18,14 @@ from supervisor.host.watch import HostWatch
 from tests.host.waiting import eventually
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable
 
 pytestmark = pytest.mark.anyio
 
 EVERYTHING: Final[frozenset[str]] = frozenset()
-BOUND_S: Final = 30.0
+BOUND_S: Final = 90.0
 LEAVING_BOUND_S: Final = 0.05
+TRIES: Final = 20
 IDLE_S: Final = 3.0
 
 
@@ -53,18 +54,26 @@ def put(path: Path, text: str = "") -> None:
 
 
 async def test_a_new_a_changed_and_a_removed_entry_are_named(directory: Path):
+    for name in ("changed", "renamed", "removed"):
+        (directory / name).touch()
     (directory / "below").mkdir()
     async with HostWatch().changes(directory) as batches:
         (directory / "below" / "deep").touch()
+        # The rest of what is told of one deed may come together with the next one.
         put(directory / "a")
-        assert await names_until(batches, "a") <= {"a", ".a.tmp", "below"}
-        with (directory / "a").open("a") as file:
+        allowed = {"a", ".a.tmp", "below"}
+        assert await names_until(batches, "a") <= allowed
+        with (directory / "changed").open("a") as file:
             file.write("more")
-        assert await following(batches) == {"a"}
-        (directory / "a").rename(directory / "b")
-        assert {"a", "b"} <= await names_until(batches, "b")
-        (directory / "b").unlink()
-        assert await following(batches) == {"b"}
+        allowed |= {"changed"}
+        assert await names_until(batches, "changed") <= allowed
+        (directory / "renamed").rename(directory / "b")
+        allowed |= {"renamed", "b"}
+        found = await names_until(batches, "b")
+        assert "renamed" in found
+        assert found <= allowed
+        (directory / "removed").unlink()
+        assert await names_until(batches, "removed") <= allowed | {"removed"}
 
 
 async def test_what_comes_between_two_turns_comes_together(directory: Path):
@@ -76,9 +85,17 @@ async def test_what_comes_between_two_turns_comes_together(directory: Path):
         assert {str(number) for number in range(50)} <= found
 
 
+async def quickest(leave: Callable[[], Awaitable[float]]) -> float:
+    """The quickest of some: a busy machine may add to any, so that it is tried until one is quick enough."""
+    times_s: list[float] = []
+    while len(times_s) < TRIES and min(times_s, default=math.inf) >= LEAVING_BOUND_S:
+        times_s.append(await leave())
+    return min(times_s)
+
+
 @pytest.mark.parametrize("is_waiting", [True, False])
 async def test_leaving_takes_less_than_50_ms(directory: Path, is_waiting: bool):
-    async def wait() -> None:
+    async def wait(entered: anyio.Event) -> None:
         async with HostWatch().changes(directory) as batches:
             entered.set()
             if is_waiting:
@@ -86,27 +103,32 @@ async def test_leaving_takes_less_than_50_ms(directory: Path, is_waiting: bool):
             else:
                 await anyio.sleep_forever()
 
-    times_s = []
-    for _ in range(5):
+    async def leave() -> float:
         entered = anyio.Event()
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(wait)
+            tasks.start_soon(wait, entered)
             await entered.wait()
             begin_s = anyio.current_time()
             tasks.cancel_scope.cancel()
-        times_s.append(anyio.current_time() - begin_s)
-    # The quickest one: a busy machine may add to any.
-    assert min(times_s) < LEAVING_BOUND_S
+        return anyio.current_time() - begin_s
+
+    assert await quickest(leave) < LEAVING_BOUND_S
 
 
 async def test_leaving_while_the_directory_is_absent_takes_less_than_50_ms(tmp_path: Path):
-    times_s = []
-    for _ in range(5):
+    async def leave() -> float:
         async with HostWatch().changes(tmp_path / "absent"):
             begin_s = anyio.current_time()
-        times_s.append(anyio.current_time() - begin_s)
-    # The quickest one: a busy machine may add to any.
-    assert min(times_s) < LEAVING_BOUND_S
+        return anyio.current_time() - begin_s
+
+    assert await quickest(leave) < LEAVING_BOUND_S
+
+
+async def test_leaving_waits_for_no_look_however_rare_they_are(directory: Path):
+    with anyio.move_on_after(BOUND_S) as scope:
+        async with HostWatch().changes(directory, within_s=100 * BOUND_S):
+            await anyio.wait_all_tasks_blocked()
+    assert not scope.cancel_called
 
 
 def remove_and_make(directory: Path) -> None:
@@ -253,8 +275,9 @@ async def test_an_idle_watch_wakes_up_at_most_70_times_a_second(directory: Path)
     def switches() -> int:
         found = 0
         for thread in Path("/proc/self/task").iterdir():
-            lines = (thread / "status").read_text().splitlines()
-            found += sum(int(line.split()[1]) for line in lines if line.startswith("voluntary_ctxt_switches"))
+            with suppress(FileNotFoundError, ProcessLookupError):  # it has ended meanwhile
+                lines = (thread / "status").read_text().splitlines()
+                found += sum(int(line.split()[1]) for line in lines if line.startswith("voluntary_ctxt_switches"))
         return found
 
     async with HostWatch().changes(directory):

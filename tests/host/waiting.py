@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _POLL_S: Final = 0.005
 
 
-async def eventually(condition: Callable[[], object], *, within_s: float = 30) -> None:
+async def eventually(condition: Callable[[], object], *, within_s: float = 90) -> None:
     with anyio.fail_after(within_s):
         while not condition():
             await anyio.sleep(_POLL_S)

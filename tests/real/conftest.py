@@ -5,6 +5,7 @@ import pytest
 from tests.actors.stage import make_rootfs
 from tests.needs import Tool, need
 from tests.real.onlookers import kill_below
+from tests.real.process import SlowRunsc
 from tests.stores.conftest import bucket, s3, s3_server
 
 __all__ = ["bucket", "s3", "s3_server"]  # fixtures of theirs
@@ -26,6 +27,12 @@ def rootfs(request):
     """A rootfs that all containers of all tests share, since nothing ever writes to it."""
     need(Tool.RUNSC, Tool.BUSYBOX, Tool.ROOT, Tool.NAMESPACES)
     return request.getfixturevalue("_rootfs")
+
+
+@pytest.fixture
+def slow(tmp_path):
+    """A runsc that can be held in any of its commands."""
+    return SlowRunsc.in_(tmp_path / "slow")
 
 
 @pytest.fixture(autouse=True)

@@ -30,7 +30,7 @@ class Gate:
     arrived: anyio.Event = attrs.field(factory=anyio.Event)
     opened: anyio.Event = attrs.field(factory=anyio.Event)
 
-    async def arrival(self, *, within_s: float = 20) -> None:
+    async def arrival(self, *, within_s: float = 90) -> None:
         """Wait until somebody stands before it."""
         with anyio.fail_after(within_s):
             await self.arrived.wait()

@@ -24,7 +24,7 @@ import attrs
 from supervisor.host import procfs
 from supervisor.self_check import NEEDED_CAPABILITIES, WANTED_CAPABILITIES
 from tests.needs import ROOT, Tool, find
-from tests.real.process import WorkerProcess, wait_until
+from tests.real.process import WorkerProcess
 
 CAPABILITIES: Final = [f"CAP_{name}" for name in (*NEEDED_CAPABILITIES, *WANTED_CAPABILITIES)]
 """No more than our own check asks for."""
@@ -151,12 +151,23 @@ class WorkerContainer(WorkerProcess):
 
     def begin_without_waiting(self, *flags: object) -> "subprocess.Popen[bytes]":
         """Start the container."""
-        bundle, writable = self.directory / "bundle", (self.state.root, self.run_dir)
-        for path in (bundle, *writable):
+        bundle = self.directory / "bundle"
+        bundle.mkdir(exist_ok=True)
+        (bundle / "config.json").write_text(json.dumps(self.document(*flags)))
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                self.oci("run", "--bundle", bundle, self.name), stdin=subprocess.DEVNULL, stdout=log, stderr=log
+            )
+        return self.process
+
+    def document(self, *flags: object) -> dict[str, Any]:
+        """The OCI configuration."""
+        writable = (self.state.root, self.run_dir)
+        for path in writable:
             path.mkdir(exist_ok=True)
         worker = [sys.executable, ROOT / "greenroom.py", "run", "--state-dir", self.state.root]
         worker += ["--run-dir", self.run_dir, "--log-format", "json", *self.flags, *flags]
-        document = config(
+        return config(
             [*self.entry, *map(str, worker)],
             self.image,
             capabilities=self.capabilities,
@@ -164,12 +175,6 @@ class WorkerContainer(WorkerProcess):
             writable=writable,
             readable=(ROOT, INTERPRETER, STDLIB, self.images),
         )
-        (bundle / "config.json").write_text(json.dumps(document))
-        with self.log.open("ab") as log:
-            self.process = subprocess.Popen(
-                self.oci("run", "--bundle", bundle, self.name), stdin=subprocess.DEVNULL, stdout=log, stderr=log
-            )
-        return self.process
 
     @property
     def first(self) -> int:
@@ -234,6 +239,3 @@ def _below(pid: int) -> Iterator[procfs.ProcessStat]:
         for child in parents.get(waiting.pop(), ()):
             yield child
             waiting.append(child.pid)
-
-
-__all__ = ["CAPABILITIES", "WorkerContainer", "make_root", "wait_for", "wait_until"]

@@ -4,7 +4,7 @@ import contextlib
 import os
 import re
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import attrs
@@ -47,11 +47,12 @@ class Seen:
 
     def descriptors(self) -> list[str]:
         """What its open descriptors lead to."""
-        found = []
-        for path in Path(f"/proc/{self.pid}/fd").iterdir():
-            # One may be closed between the list and the look.
-            with contextlib.suppress(FileNotFoundError):
-                found.append(str(path.readlink()))
+        found: list[str] = []
+        # The process may end before the list, and a descriptor be closed between the list and the look.
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            for path in Path(f"/proc/{self.pid}/fd").iterdir():
+                with contextlib.suppress(FileNotFoundError):
+                    found.append(str(path.readlink()))
         return found
 
 
@@ -83,9 +84,19 @@ def commands_below(directory: Path, verb: str) -> list[Seen]:
 
     What a command has forked for a sandbox or a gofer looks like the command itself until it executes that.
     """
-    found = [seen for seen in seen_below(directory) if seen.is_command and seen.verb == verb]
-    pids = {seen.pid for seen in found}
-    return [seen for seen in found if seen.parent() not in pids]
+    return _without_forks(seen for seen in seen_below(directory) if seen.is_command and seen.verb == verb)
+
+
+def sandboxes_below(directory: Path) -> list[Seen]:
+    """The sandboxes; what one has forked for its applications looks like itself for a moment."""
+    return _without_forks(seen for seen in seen_below(directory) if seen.verb == "boot")
+
+
+def _without_forks(seen: Iterable[Seen]) -> list[Seen]:
+    """Those that none of the others has forked, and that have not ended since they were seen."""
+    found = list(seen)
+    pids = {each.pid for each in found}
+    return [each for each in found if (parent := each.parent()) is not None and parent not in pids]
 
 
 def kill_below(directory: Path) -> None:

@@ -23,7 +23,8 @@ from tests.real.onlookers import kill_below, pids_below
 
 GREENROOM: Final = (sys.executable, str(ROOT / "greenroom.py"))
 ENVIRONMENT: Final = {name: value for name, value in os.environ.items() if not name.startswith("GREENROOM")}
-SOON_S: Final = 60.0
+SOON_S: Final = 120.0
+"""Far more than anything takes that is waited for, for machines that do other things too."""
 _POLL_S: Final = 0.01
 _READY: Final = b'"ready"'
 

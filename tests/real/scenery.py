@@ -9,7 +9,8 @@ from typing import Any, Final
 
 COUNT: Final = 'trap "exit 0" TERM; i=0; while :; do echo $i; i=$((i+1)); sleep 0.02; done'
 """Writes 0, 1, 2, … until it is told to end."""
-GRACE_S: Final = 2
+GRACE_S: Final = 30
+"""Hardly anything here needs it; but what is asserted of how a container ends must not hang on a busy machine."""
 
 
 def counting(name: str, rootfs: Path | str, **more: Any) -> dict[str, Any]:

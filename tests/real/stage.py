@@ -148,7 +148,7 @@ def settings_in(directory: Path, **more: Any) -> Settings:
     """Settings of a worker that lives below a directory."""
     found = find(Tool.RUNSC)
     assert found is not None
-    given = {"assignments": None, "runsc": Path(found), "drain_timeout_s": 30.0, "on_drain": OnDrain.STOP, **more}
+    given = {"assignments": None, "runsc": Path(found), "drain_timeout_s": 60.0, "on_drain": OnDrain.STOP, **more}
     return Settings(state_dir=directory / "state", run_dir=directory / "run", **given)
 
 
@@ -177,7 +177,7 @@ async def open_worker(
             group.start_soon(run, name="worker")
             worker = RealWorker(settings=settings, net=ports.net, gates=gates)
             try:
-                await _ready(worker, ended)
+                await is_ready(worker, ended)
                 yield worker
             finally:
                 with anyio.CancelScope(shield=True):
@@ -186,13 +186,14 @@ async def open_worker(
                     await _end(ended)
                     # The stubs of a sandbox die a moment after it, and nobody takes them once the ports are closed.
                     with contextlib.suppress(TimeoutError):
-                        await eventually(lambda: our_children() <= before, within_s=5)
+                        await eventually(lambda: our_children() <= before, within_s=30)
         assert worker.left() == []
 
 
-async def _ready(worker: RealWorker, ended: anyio.Event) -> None:
+async def is_ready(worker: RealWorker, ended: anyio.Event | None = None) -> None:
+    """Wait until it answers, or has ended."""
     with anyio.fail_after(SOON_S):
-        while not ended.is_set():
+        while ended is None or not ended.is_set():
             try:
                 await worker.ask("status")
             except ProblemError:
@@ -203,7 +204,7 @@ async def _ready(worker: RealWorker, ended: anyio.Event) -> None:
 
 async def _end(ended: anyio.Event) -> None:
     """Ask as a pod's runtime does, and wait; a signal that comes before its handler stands would end the tests."""
-    with anyio.fail_after(90):
+    with anyio.fail_after(2 * SOON_S):
         while not ended.is_set() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
             await anyio.sleep(POLL_S)
         if not ended.is_set():

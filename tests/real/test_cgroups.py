@@ -12,7 +12,7 @@ from actors.enter_elf import enter_elf
 from supervisor.host import cgroup_files
 from tests.go_programs import runsc
 from tests.host.cgroup_trees import a_real_cgroup, port_into
-from tests.needs import Tool, want
+from tests.needs import Tool, need, want
 from tests.real.process import WorkerProcess
 from tests.real.scenery import assignment, counting
 from tests.real.stage import eventually, open_worker
@@ -23,7 +23,8 @@ TWO = ("c1", "c2")
 
 @pytest.fixture
 def cgroup():
-    want(Tool.ROOT, Tool.CGROUPS)
+    need(Tool.ROOT)
+    want(Tool.CGROUPS)
     with a_real_cgroup() as made:
         yield made
 

@@ -1,12 +1,13 @@
 """A kept snapshot and an actor that is not the same any more: refused with what differs, and forced where wished."""
 
 import json
+from functools import partial
 from typing import Any
 
 import pytest
 
 from tests.real.scenery import COUNT, assignment, counting, running
-from tests.real.stage import open_worker
+from tests.real.stage import eventually, open_worker
 
 pytestmark = [pytest.mark.anyio, pytest.mark.runsc]
 
@@ -85,7 +86,7 @@ async def test_two_actors_and_a_second_life_come_from_one_snapshot(tmp_path, roo
         await worker.resume("a1")
         for uid in ("a2", "a3"):
             assert (await worker.reach(uid, "Running"))["lastGoodSnapshot"]["uri"] == uri
-            first = worker.lines(uid, "c1")[0]
+            first = (await eventually(partial(worker.lines, uid, "c1")))[0]
             assert int(first) == len(told), "it goes on where the other was saved"
         await worker.counted_on("a1", "c1")
         for uid in ("a1", "a2", "a3"):

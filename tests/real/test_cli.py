@@ -4,12 +4,13 @@ import contextlib
 import json
 import signal
 import subprocess
+from pathlib import Path
 
 import pytest
 
 from statemachine.reasons import Reason
-from tests.real.process import ENVIRONMENT, GREENROOM, WorkerProcess, greenroom, wait_until
-from tests.real.scenery import assignment, counting, exiting, goes_on, running
+from tests.real.process import ENVIRONMENT, GREENROOM, SOON_S, WorkerProcess, greenroom, wait_until
+from tests.real.scenery import assignment, counting, exiting, goes_on, running, whole_lines
 
 pytestmark = pytest.mark.runsc
 
@@ -17,9 +18,11 @@ pytestmark = pytest.mark.runsc
 @pytest.fixture
 def worker(tmp_path, rootfs):
     worker = WorkerProcess(tmp_path)
-    worker.begin()
-    yield worker
-    worker.give_up()
+    try:
+        worker.begin()
+        yield worker
+    finally:
+        worker.give_up()
 
 
 def command(worker, name, *arguments, given=None, cwd=None):
@@ -73,6 +76,7 @@ def test_an_actors_life_by_commands_for_a_person(worker, tmp_path, rootfs):
     assert table[1].split() == ["UID", "NAME", "GENERATION", "STATE", "SINCE", "CONTAINERS", "ERROR"]
     row = table[2].split()
     assert (row[:4], row[5:]) == (["a1", "actor-a1", "1", "Running"], ["c1=Running", "once=Exited(0)", "-"])
+    wait_until(lambda: len(whole_lines(worker.state.actor("a1").log("c1"))) > 1)
     assert command(worker, "suspend", "a1").stdout == "a1: Suspended\n"
     assert "snapshot       s" in command(worker, "status", "a1").stdout
     lines = command(worker, "logs", "a1", "-c", "c1").stdout.splitlines()
@@ -101,7 +105,9 @@ def test_refusals_end_with_1_and_their_reason_on_the_last_line(worker, tmp_path,
 
 
 def test_a_wait_that_takes_too_long_ends_with_its_reason(worker, rootfs):
-    worker.start(assignment("a1", counting("c1", rootfs)))
+    takes_its_time = 'trap "sleep 3; exit 0" TERM; echo up; while :; do sleep 0.02; done'
+    worker.start(assignment("a1", running("c1", rootfs, "sh", "-c", takes_its_time)))
+    wait_until(lambda: whole_lines(worker.state.actor("a1").log("c1")))
     assert refused(command(worker, "stop", "--timeout", "0", "a1"), "WaitTimeout").stdout == ""
     worker.reach("a1", "Terminated")
 
@@ -143,17 +149,22 @@ def interrupts_allowed():
         signal.signal(signal.SIGINT, before)
 
 
+def taken_on(worker):
+    """How many connections to its control socket the worker has accepted: SS_CONNECTED in unix_diag's words, 03."""
+    path = str(worker.run_dir / "control.sock")
+    lines = [line.split() for line in Path("/proc/net/unix").read_text().splitlines()]
+    return sum(line[5] == "03" and line[7:] == [path] for line in lines)
+
+
 def test_a_command_that_is_interrupted_ends_with_130(worker):
     argv = [*GREENROOM, "wait", "--run-dir", str(worker.run_dir), "nobody", "--for", "Running"]
-    before = worker.descriptors()
     with interrupts_allowed():
         waiting = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT)
     with waiting:
         try:
-            # It has connected when the worker holds one descriptor more.
-            wait_until(lambda: worker.descriptors() > before or waiting.poll() is not None)
+            wait_until(lambda: taken_on(worker) or waiting.poll() is not None)
             waiting.send_signal(signal.SIGINT)
-            out, err = waiting.communicate(timeout=30)
+            out, err = waiting.communicate(timeout=SOON_S)
         finally:
             waiting.kill()
     assert (waiting.returncode, out) == (130, "")

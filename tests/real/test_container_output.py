@@ -10,7 +10,7 @@ import pytest
 
 from supervisor.container_logs import FILE_BYTES_MAX
 from tests.real.process import ENVIRONMENT, GREENROOM, SOON_S, WorkerProcess, greenroom, wait_until
-from tests.real.scenery import assignment, counting, goes_on, running
+from tests.real.scenery import assignment, counting, goes_on, running, whole_lines
 
 pytestmark = pytest.mark.runsc
 
@@ -40,6 +40,13 @@ def written(tmp_path):
     fd = os.open(tmp_path / "stdout", os.O_RDWR | os.O_CREAT | os.O_APPEND)
     yield fd
     os.close(fd)
+
+
+def counts(worker, uid="a1"):
+    """Wait until its container has written some lines more."""
+    log = worker.state.actor(uid).log("main")
+    before = len(whole_lines(log))
+    wait_until(lambda: len(whole_lines(log)) > before + 1)
 
 
 def lines_in(fd):
@@ -78,8 +85,10 @@ def test_case_039_hostile_lines_of_two_containers_are_told_labelled_and_none_is_
 def test_what_is_written_over_a_suspend_and_resume_is_told_once(tmp_path, rootfs, written):
     with a_worker(tmp_path, written) as worker:
         worker.start(assignment("a1", counting("main", rootfs)))
+        counts(worker)
         worker.become("a1", "suspend", "Suspended")
         worker.become("a1", "resume", "Running")
+        counts(worker)
         worker.become("a1", "stop", "Terminated")
         assert worker.end() == 0
         counted = [line["message"] for line in lines_in(written)]
@@ -112,6 +121,7 @@ def test_a_reader_that_has_gone_costs_the_lines_and_nothing_else(tmp_path, rootf
     try:
         with a_worker(tmp_path, writer) as worker:
             worker.start(assignment("a1", counting("main", rootfs)))
+            counts(worker)
             worker.become("a1", "stop", "Terminated")
             assert worker.end() == 0
             assert '"OutputUnwritable"' in worker.log.read_text()

@@ -37,7 +37,7 @@ async def test_a_container_that_fails_beside_a_live_one_is_told_and_no_suspend_i
         status = await worker.status_when("a1", lambda status: exit_codes(status)["failing"] is not None)
         assert (status["state"], exit_codes(status)) == ("Running", {"c1": None, "failing": code})
         await worker.ask("suspend", uid="a1")
-        status = await worker.status_when("a1", lambda status: status["state"] == "Running")
+        status = await worker.status_when("a1", lambda status: status["state"] == "Running" and status["error"])
         assert (status["error"]["reason"], status["error"]["subject"]) == ("ContainerExited", "failing")
         await worker.counted_on("a1", "c1")
         assert worker.snapshots("a1") == []
@@ -67,9 +67,11 @@ async def test_containers_that_all_end_with_0_complete_their_actor(tmp_path, roo
 
 
 async def test_containers_that_complete_after_a_resume_complete_their_actor(tmp_path, rootfs):
-    count = "i=0; while [ $i -lt 60 ]; do echo $i; i=$((i+1)); sleep 0.02; done"
+    waits = "[ $i -ne 30 ] || while ! [ -e /tmp/resumed ]; do sleep 0.02; done"
+    count = f"i=0; while [ $i -lt 60 ]; do {waits}; echo $i; i=$((i+1)); sleep 0.02; done"
+    hooks = {"postResume": {"exec": ["sh", "-c", ": > /tmp/resumed"]}}
     async with open_worker(tmp_path) as worker:
-        await worker.start(assignment("a1", running("c1", rootfs, "sh", "-c", count)))
+        await worker.start(assignment("a1", running("c1", rootfs, "sh", "-c", count), lifecycle=hooks))
         await worker.suspend("a1")
         await worker.ask("resume", uid="a1")
         status = await worker.reach("a1", "Terminated")
@@ -123,10 +125,12 @@ async def test_an_actor_that_may_restart_is_tried_again_after_a_backoff_and_then
     script = f"{TRY}; {COUNTS}"
     async with open_worker(tmp_path) as worker:
         bundle = _bundle_with_data(tmp_path / "bundle", rootfs, tries, script)
+        second = worker.gates.close("make_tree sandboxes", skip=1)  # or else it may have begun before we look
         await worker.submit(assignment("a1", {"name": "c1", "bundle": str(bundle)}, restartPolicy="OnFailure"))
         status = await worker.reach("a1", "BackingOff")
         assert status["error"]["reason"] == "ContainerFailed"
         assert worker.left() == []
+        second.open()
         status = await worker.status_when(
             "a1", lambda status: len(list(tries.iterdir())) == 3 and status["state"] == "Running"
         )

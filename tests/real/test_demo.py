@@ -7,9 +7,12 @@ import pytest
 
 from tests.needs import Tool, need
 from tests.real.onlookers import pids_below
-from tests.real.process import ENVIRONMENT, GREENROOM, SOON_S, wait_until
+from tests.real.process import ENVIRONMENT, GREENROOM, wait_until
 
 pytestmark = pytest.mark.runsc
+
+BOUND_S = 300.0
+"""It does everything that there is, one thing after the other."""
 
 IN_BACKGROUND = ["/bin/sh", "-c", "trap '' INT; exec \"$@\"", "sh"]
 """As a shell starts what it has in its background: Ctrl-C is not for that."""
@@ -36,7 +39,7 @@ def played(scratch, *prefix):
     """The exit code, and the lines that were told, of one that comes to its end."""
     with began(scratch, *prefix, stdout=subprocess.PIPE) as demo:
         try:
-            out, err = demo.communicate(timeout=SOON_S)
+            out, err = demo.communicate(timeout=BOUND_S)
         finally:
             demo.kill()
     assert (demo.returncode, err) == (0, "")
@@ -88,7 +91,7 @@ def test_a_demo_in_the_background_that_is_asked_to_end_undoes_everything(scratch
             wait_until(lambda: f"-> {told}" in out.read_text())
             for _ in range(2):
                 demo.send_signal(signal.SIGTERM)
-            _, err = demo.communicate(timeout=SOON_S)
+            _, err = demo.communicate(timeout=BOUND_S)
         finally:
             demo.kill()
     assert (demo.returncode, err.strip()) == (130, "")
@@ -104,7 +107,7 @@ def test_one_that_is_asked_to_end_while_its_gpu_node_is_made_undoes_that_too(scr
         try:
             wait_until(marker.exists)
             demo.send_signal(signal.SIGTERM)
-            out, err = demo.communicate(timeout=SOON_S)
+            out, err = demo.communicate(timeout=BOUND_S)
         finally:
             demo.kill()
     assert (demo.returncode, out, err.strip()) == (130, "", "")
@@ -114,7 +117,7 @@ def test_one_that_is_asked_to_end_while_its_gpu_node_is_made_undoes_that_too(scr
 def test_a_demo_that_may_not_speak_says_so_once_and_undoes_everything(scratch):
     with open("/dev/full", "w") as stdout, began(scratch, stdout=stdout) as demo:  # noqa: PTH123 - no path of ours
         try:
-            _, err = demo.communicate(timeout=SOON_S)
+            _, err = demo.communicate(timeout=BOUND_S)
         finally:
             demo.kill()
     assert demo.returncode == 1

@@ -5,16 +5,11 @@ import signal
 
 import pytest
 
-from tests.real.process import SlowRunsc, WorkerProcess, greenroom, wait_until
+from tests.real.process import WorkerProcess, greenroom, wait_until
 from tests.real.scenery import assignment, counting, goes_on, whole_lines
 
 pytestmark = [pytest.mark.runsc, pytest.mark.long]
 UID = "a1"
-
-
-@pytest.fixture
-def slow(tmp_path):
-    return SlowRunsc.in_(tmp_path / "slow")
 
 
 @pytest.fixture
@@ -75,7 +70,7 @@ def test_an_actor_that_cannot_be_suspended_is_stopped_and_says_why(worker, rootf
 
 
 def test_a_suspend_that_takes_too_long_ends_with_1_and_the_name_of_the_actor(worker, slow, rootfs):
-    worker.begin("--drain-timeout", 24)  # of which 8 s are left to end it: its whole grace period, on a busy machine
+    worker.begin("--drain-timeout", 36)  # of which 12 s are left to end it, on a busy machine
     worker.start(assignment(UID, counting("c1", rootfs)))
     slow.hold("checkpoint")
     assert worker.end() == 1

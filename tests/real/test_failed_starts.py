@@ -8,7 +8,7 @@ import pytest
 
 from actors.runsc.record import ROOT_CONTAINER
 from statemachine.problem import ProblemError
-from tests.real.onlookers import commands_below, seen_below
+from tests.real.onlookers import commands_below, sandboxes_below, seen_below
 from tests.real.scenery import assignment, counting, running
 from tests.real.stage import eventually, open_worker
 
@@ -110,7 +110,7 @@ async def test_a_start_whose_runsc_is_killed_fails_with_a_reason_and_can_be_trie
         await worker.submit(assignment("a1", counting("c1", rootfs), counting("c2", rootfs)))
         await gate.arrival()
         # A sandbox that is stopped answers nobody, which keeps `start` from ending.
-        (sandbox,) = [seen for seen in seen_below(worker.state.root) if seen.verb == "boot"]
+        (sandbox,) = sandboxes_below(worker.state.root)
         os.kill(sandbox.pid, signal.SIGSTOP)
         gate.open()
         command = await _command(worker, "start", far_enough)

@@ -40,7 +40,7 @@ while :; do
 done
 """
 REFUSED = "mknod: /tmp/node: Operation not permitted and mknod: /tmp/other: Operation not permitted"
-PROBE = {"exec": ["sh", "-c", "! mknod /tmp/probed c 195 7 && test ! -e /tmp/probed"], "timeoutSeconds": 10}
+PROBE = {"exec": ["sh", "-c", "! mknod /tmp/probed c 195 7 && test ! -e /tmp/probed"], "timeoutSeconds": 60}
 """It passes if what is executed in the container can make no node either."""
 CONTROL = ["/dev/nvidia-uvm", "/dev/nvidia-uvm-tools", "/dev/nvidiactl"]
 NAMES = ("libcuda", "libcudadebugger", "libnvidia-cfg", "libnvidia-ml", "libnvidia-nvvm", "libnvidia-ptxjitcompiler")

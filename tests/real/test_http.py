@@ -8,17 +8,12 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from supervisor.metrics.catalogue import METRICS, SEEN, Kind
-from tests.real.process import SlowRunsc, WorkerProcess, wait_until
+from tests.real.process import WorkerProcess, wait_until
 from tests.real.scenery import assignment, counting
 
 pytestmark = pytest.mark.runsc
 
-BOUND_S = 60.0
-
-
-@pytest.fixture
-def slow(tmp_path):
-    return SlowRunsc.in_(tmp_path / "slow")
+BOUND_S = 120.0
 
 
 @pytest.fixture(params=["asyncio", "trio"])
@@ -52,7 +47,7 @@ def answered(worker, path):
 
 def port_of(worker):
     """The free port that it was given, as its log tells."""
-    lines = [json.loads(line) for line in worker.log.read_bytes().splitlines()]
+    lines = map(json.loads, worker.log.read_bytes().rpartition(b"\n")[0].splitlines())
     return int(next(line["address"] for line in lines if line["event"] == "listening").rpartition(":")[2])
 
 
@@ -75,8 +70,14 @@ def test_a_worker_is_seen_over_both_ways_and_counts_what_it_does(worker, rootfs)
     before = samples(worker)
     worker.start(assignment("a1", counting("c1", rootfs)))
     worker.become("a1", "suspend", "Suspended")
-    wait_until(lambda: samples(worker, port=port)["greenroom_actor_states", "Suspended"] == 1)
-    after = samples(worker, port=port)
+    named = {each.name for each in SEEN if each.kind is Kind.GAUGE}
+
+    def seen():
+        found = samples(worker, port=port)
+        is_whole = named <= {name for name, *_ in found}  # what a busy disk tells too late is left out of a scrape
+        return is_whole and found["greenroom_actor_states", "Suspended"] == 1 and found
+
+    after = wait_until(seen)
     assert before["greenroom_actor_states", "Suspended"] == 0
     assert after["greenroom_transitions_total", "Running", "Suspending"] == 1
     assert after["greenroom_step_duration_seconds_count", "done", "suspend"] == 1
@@ -84,8 +85,6 @@ def test_a_worker_is_seen_over_both_ways_and_counts_what_it_does(worker, rootfs)
     assert after["process_resident_memory_bytes",] >= after["greenroom_proportional_memory_bytes",] > 1 << 20
     assert 0 < after["process_open_fds",] < after["process_max_fds",]
     assert after["greenroom_state_free_bytes",] > 0
-    named = {each.name for each in SEEN if each.kind is Kind.GAUGE}
-    assert named <= {name for name, *_ in after}
     _, head, _ = get(worker, "/metrics", headers="Accept: application/openmetrics-text; version=1.0.0\r\n")
     assert "Content-Type: application/openmetrics-text; version=1.0.0" in head
     assert get(worker, "/", port=port)[0] == 404

@@ -8,7 +8,8 @@ import pytest
 
 from tests.actors.stage import make_rootfs
 from tests.needs import Tool, find, need
-from tests.real.oci import CAPABILITIES, WorkerContainer, make_root, wait_for, wait_until
+from tests.real.oci import CAPABILITIES, WorkerContainer, make_root, wait_for
+from tests.real.process import wait_until
 from tests.real.scenery import assignment, counting, whole_lines
 
 pytestmark = [pytest.mark.runsc, pytest.mark.long]

@@ -5,13 +5,16 @@ import os
 import stat
 import subprocess
 from contextlib import contextmanager
+from functools import partial
 
+import anyio
 import pytest
 
+from actors.runsc.teardown import RUNSC_ROOT
 from sim.mock.scripting import apply
 from tests.disks import small_disk
 from tests.real.scenery import assignment, counting, exiting, running
-from tests.real.stage import eventually, open_worker
+from tests.real.stage import SOON_S, eventually, open_worker
 from tests.real.test_gpu_actors import settings_on
 from tests.sim.mock.nodes import make_node
 
@@ -88,13 +91,20 @@ async def test_a_target_that_is_read_only_is_refused(tmp_path, rootfs):
         await suspended_after_all(worker)
 
 
+async def execute(worker, container, script):
+    """By runsc itself, past the worker."""
+    root, inside = worker.activation() / RUNSC_ROOT, worker.record()["containers"][container]
+    argv = [worker.settings.runsc, f"--root={root}", "exec", inside, "sh", "-c", script]
+    await anyio.to_thread.run_sync(partial(subprocess.run, argv, timeout=SOON_S, check=True))
+
+
 async def test_what_a_probe_left_running_refuses_until_it_has_ended(tmp_path, rootfs):
     leaves = {"exec": ["sh", "-c", "while ! [ -e /tmp/go ]; do sleep 0.05; done & exit 0"]}
-    lets_go = "sleep 3; touch /tmp/go; exec sleep 1000"
     async with open_worker(tmp_path) as worker:
-        beside = running("beside", rootfs, "sh", "-c", lets_go, wakeupProbe=leaves)
+        beside = running("beside", rootfs, "sleep", "1000", wakeupProbe=leaves)
         await worker.start(assignment("a1", counting("c1", rootfs), beside))
         assert told(await refused(worker), "executed inside") == ("OperationInProgress", [])
+        await execute(worker, "beside", ": > /tmp/go")
         while (await worker.status("a1"))["state"] != "Suspended":
             await worker.ask("suspend", uid="a1")
             await worker.status_when("a1", lambda status: status["state"] in {"Running", "Suspended"})
@@ -155,7 +165,9 @@ async def test_a_device_file_that_was_looked_at_and_could_not_be_opened_does_not
         assert "Thawing" not in worker.states("a1")
 
 
-async def test_a_process_that_nvml_tells_of_refuses_and_what_it_told_before_does_not(tmp_path, rootfs, node):
+async def test_a_process_that_nvml_tells_of_refuses_and_what_it_told_before_does_not(
+    tmp_path, rootfs, node, monkeypatch
+):
     async with open_worker(tmp_path, **settings_on(node)) as worker:
         await worker.start(on_gpu(tmp_path, rootfs, FAILS))
         node.put(apply(apply(node.state(), "2=process:4711"), "3=process:5"))
@@ -164,6 +176,7 @@ async def test_a_process_that_nvml_tells_of_refuses_and_what_it_told_before_does
         assert problem["reason"] == "LiveCudaContext"
         assert "process computes on /dev/nvidia2: pid 4711" in problem["message"]
         node.put(apply(node.state(), "2=idle"))
+        monkeypatch.setattr("actors.steps.live_cuda.STALE_S", SOON_S)  # the monitor's next look may be late
         await suspended_after_all(worker)
 
 

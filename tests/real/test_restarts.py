@@ -13,18 +13,13 @@ import time
 import pytest
 
 from tests.real.onlookers import pids_below, seen_below
-from tests.real.process import SlowRunsc, WorkerProcess, wait_until
+from tests.real.process import SOON_S, WorkerProcess, wait_until
 from tests.real.scenery import assignment, counting, exiting, goes_on, running, whole_lines
 
 pytestmark = pytest.mark.runsc
 LONG = pytest.mark.long
 REST = {"Running", "Suspended", "Failed", "Terminated"}
 UID = "a1"
-
-
-@pytest.fixture
-def slow(tmp_path):
-    return SlowRunsc.in_(tmp_path / "slow")
 
 
 @pytest.fixture
@@ -65,7 +60,7 @@ def counts_on(worker, *names, uid=UID):
 
 
 def marks(worker, uid=UID):
-    lines = worker.state.actor(uid).journal.read_bytes().splitlines()
+    lines = worker.state.actor(uid).journal.read_bytes().rpartition(b"\n")[0].splitlines()
     return [json.loads(line)["progress"]["mark"] for line in lines if b'"progress"' in line]
 
 
@@ -240,7 +235,7 @@ def test_a_worker_that_is_killed_as_soon_as_a_suspend_has_come_so_far(worker, ro
     worker.start(assignment(UID, counting("c1", rootfs)))
     counts_on(worker)
     worker.ask("suspend", uid=UID)
-    until_s = time.monotonic() + 30
+    until_s = time.monotonic() + SOON_S
     while mark not in marks(worker):
         assert time.monotonic() < until_s
     kill(worker)

@@ -88,7 +88,7 @@ async def test_a_sandbox_that_hangs_is_stopped_within_its_grace_and_a_margin(tmp
             await worker.ask("suspend", uid="a1")
         started = anyio.current_time()
         await worker.stop("a1")
-        assert anyio.current_time() - started < 15
+        assert anyio.current_time() - started < 45  # it takes some 6 s where nothing else goes on
         assert worker.left() == []
 
 

@@ -8,18 +8,13 @@ import pytest
 
 from supervisor.host import procfs
 from tests.needs import Tool, need
-from tests.real.process import SlowRunsc, WorkerProcess, greenroom, wait_until
+from tests.real.process import WorkerProcess, greenroom, wait_until
 from tests.real.scenery import assignment, counting, write_assignment
 
 pytestmark = [pytest.mark.runsc, pytest.mark.long]
 
 BACKENDS = pytest.mark.parametrize("backend", ["asyncio", "trio"])
 PID_1 = ("unshare", "--fork", "--pid", "--kill-child", "--mount-proc")
-
-
-@pytest.fixture
-def slow(tmp_path):
-    return SlowRunsc.in_(tmp_path / "slow")
 
 
 @pytest.fixture

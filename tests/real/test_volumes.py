@@ -88,7 +88,8 @@ async def test_whoever_runs_in_a_container_may_write_and_the_host_sees_nothing_o
 
 async def test_containers_share_a_volume_and_the_given_rootfs_stays_as_it_was(tmp_path, rootfs):
     before = sorted(path.name for path in rootfs.iterdir())
-    reader = running("c2", rootfs, "sh", "-c", "while :; do wc -l < /shared/deep/lines; sleep 0.02; done")
+    reads = "while :; do test -e $0 && wc -l < $0; sleep 0.02; done"
+    reader = running("c2", rootfs, "sh", "-c", reads, "/shared/deep/lines")
     reader["volumeMounts"] = [{"name": "work", "mountPath": "/shared/deep"}]
     document = writing("a1", rootfs)
     document["spec"]["containers"].append(reader)
@@ -102,7 +103,7 @@ async def test_containers_share_a_volume_and_the_given_rootfs_stays_as_it_was(tm
     assert sorted(path.name for path in rootfs.iterdir()) == before
 
 
-TOLD = 'trap "echo USR1 >> /data/told" USR1; trap "echo USR2 >> /data/told" USR2; while :; do sleep 0.02; done'
+TOLD = 'trap "echo USR1 >> /data/told" USR1; trap "echo USR2 >> /data/told" USR2; echo up; while :; do sleep 0.02; done'
 
 
 def told(worker):
@@ -114,6 +115,7 @@ async def test_an_application_is_told_by_signals(tmp_path, rootfs):
     hooks = {"preSuspend": {"signal": "USR1"}, "postResume": {"signal": "USR2"}}
     async with open_worker(tmp_path) as worker:
         await worker.start(writing("a1", rootfs, TOLD, lifecycle=hooks))
+        await eventually(lambda: worker.lines("a1", "c1"))
         await worker.suspend("a1")
         await worker.resume("a1")
         # A signal is only delivered: the freeze may come before the shell has written of it, and then it does after.

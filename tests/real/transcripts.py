@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _INDENT: Final = "    "
 _PROMPT: Final = "# "
 _END: Final = "that was it"
-_PATIENCE_S: Final = 20.0
+_PATIENCE_S: Final = 90.0
 _GLANCE_S: Final = 0.2
 
 
@@ -103,6 +103,6 @@ class Shell:
         if process.poll() is None:
             process.stdin.write("kill %1 2>/dev/null; wait; exit\n")
             process.stdin.close()
-            process.wait(60)
+            process.wait(_PATIENCE_S)
         if process.stdout is not None:
             process.stdout.close()

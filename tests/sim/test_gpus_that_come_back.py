@@ -9,6 +9,9 @@ from sim.lives import asked, claiming
 from sim.world.gpus import Driver, some_gpus
 from sim.world.world import Machine
 from statemachine.states import State
+from supervisor.gpu_telling import XIDS_AGAIN_S
+from supervisor.notices import NOTICES_MAX
+from supervisor.xid_reports import UNTOLD_MAX
 from tests.sim import gpu_pods as pods
 
 ONE = Machine(gpus=some_gpus(1, minors=(4,)), driver=Driver(version="550.90.07"))
@@ -110,6 +113,23 @@ def test_case_041_a_flood_of_xids_costs_a_line_and_a_notice_and_holds_up_nobody(
         said = [each for each in here.world.hearing.said[before:] if each.event == "xid"]
         assert len(said) <= 2
         assert sum(call.method == "replace" and "status.json" in call.argument for call in here.world.ledger.calls) < 30
+
+    run(scenario, machine=ONE)
+
+
+def test_case_041_a_flood_of_ever_other_xids_costs_a_line_and_a_status_file_a_second():
+    async def scenario(here):
+        await holds(here)
+        said, calls, began_s = len(here.world.hearing.said), len(here.world.ledger.calls), trio.current_time()
+        for number in range(2000):
+            here.world.gpus.report(MINOR, 1000 + number)
+            await trio.sleep(0.03)
+        bound = UNTOLD_MAX + (trio.current_time() - began_s) / XIDS_AGAIN_S
+        lines = [each for each in here.world.hearing.said[said:] if each.event == "notice"]
+        written = [call for call in here.world.ledger.calls[calls:] if call.argument.endswith("status.json")]
+        assert NOTICES_MAX < len(lines) <= bound
+        assert len(written) <= bound
+        assert here.state("solo") == "Running"
 
     run(scenario, machine=ONE)
 

@@ -15,26 +15,9 @@ from sim.world.world import default_settings
 from statemachine.problem import ProblemError
 from statemachine.reasons import Reason
 from statemachine.states import State
+from tests.sim.pages import PORT, get
 
-PORT = 8080
 SETTINGS = attrs.evolve(default_settings(), http_listen=TcpAddress("0.0.0.0", PORT))
-
-
-async def get(here, path, *, over_tcp=False):
-    """The status and the body of an answer."""
-    client = here.world.client
-    connection = await (client.connect_tcp(PORT) if over_tcp else client.connect_unix(here.world.settings.http_socket))
-    async with connection.stream as stream:
-        await stream.send(f"GET {path} HTTP/1.0\r\n\r\n".encode())
-        data = b""
-        while b"\r\n\r\n" not in data or len(data.partition(b"\r\n\r\n")[2]) < _length(data):
-            data += await stream.receive()
-    head, _, body = data.partition(b"\r\n\r\n")
-    return int(head.split()[1]), body
-
-
-def _length(data):
-    return int(data.split(b"Content-Length: ")[1].split(b"\r\n")[0])
 
 
 def reasons(body):

@@ -8,15 +8,14 @@ every program, what clients are told, metrics and health.
 import json
 from typing import Any
 
-from actors.ports import Peer
 from sim.documents import IDLE, actor, container
 from sim.engine import run
-from sim.world.net import SimNet
 from sim.world.runsc.programs import Program
 from sim.world.world import Machine
 from statemachine.problem import ProblemError
 from statemachine.states import State
 from supervisor.status import problem_json
+from tests.sim.pages import get
 
 SECRET = "hunter2-hunter2"
 ENV = {"env": [{"name": "DATABASE", "value": f"postgres://me:{SECRET}@db/x"}, {"name": "KEY_OF_MINE", "value": SECRET}]}
@@ -40,26 +39,6 @@ async def asked(told, awaitable):
         told.append(await awaitable)
     except ProblemError as error:
         told.extend(problem_json(problem) for problem in error.problems)
-
-
-async def page(here, path):
-    """What a scraper is told."""
-    net = SimNet(here.world.sockets, peer=Peer(pid=60, uid=0, gid=0))
-    stream = (await net.connect_unix(here.world.settings.http_socket)).stream
-    await stream.send(f"GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
-    await stream.send_eof()
-    data = b""
-    while not data.endswith(b"# EOF\n") and (part := await received(stream)):
-        data += part
-    await stream.aclose()
-    return data.decode()
-
-
-async def received(stream):
-    try:
-        return await stream.receive()
-    except Exception:  # noqa: BLE001 - it has been closed, in whichever way
-        return b""
 
 
 def where_it_is(record, told):
@@ -103,7 +82,7 @@ def lives(told):
         for uid in ("a1", "a2", "a3", "a4"):
             await asked(told, here.status(uid))
         await asked(told, here.ask("status"))
-        told.extend([await page(here, path) for path in ("/metrics", "/readyz", "/healthz")])
+        told.extend([(await get(here, path))[1].decode() for path in ("/metrics", "/readyz", "/healthz")])
         await here.drain()
         told.append({"left": str(here.worker.ended.is_set())})
 

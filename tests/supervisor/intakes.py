@@ -28,7 +28,7 @@ class Intake:
         self.stand, self.directory, self.follower = stand, directory, follower
         self.worker, self.files = stand.worker, stand.files
 
-    async def eventually(self, condition, *, within_s=40):
+    async def eventually(self, condition, *, within_s=90):
         with anyio.fail_after(within_s):
             while not condition():
                 await anyio.sleep(0.002)

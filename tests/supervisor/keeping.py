@@ -18,7 +18,7 @@ async def keeping(pod, *, source=None, **more):
     )
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(keeper.run)
-        with anyio.fail_after(20):
+        with anyio.fail_after(90):
             yield keeper
         tasks.cancel_scope.cancel()
 

@@ -10,7 +10,6 @@ from actors.layout import StateDir
 from statemachine.states import State
 from supervisor import container_logs
 from supervisor.container_logs import ContainerLogs
-from supervisor.host.files import HostFiles
 from supervisor.host.log_files import open_log_files
 from supervisor.log_keeping import LogKeeper
 from tests.actors.assignments import admitted, document
@@ -23,7 +22,9 @@ class FakeOutput:
     """Takes lines while it is open."""
 
     def __init__(self):
-        self.taken = b""
+        self.taken = bytearray()
+        self._lines = []
+        self._read_bytes = 0
         self.is_open = anyio.Event()
         self.is_open.set()
         self.error = None
@@ -40,8 +41,11 @@ class FakeOutput:
 
     @property
     def lines(self):
+        """All of them; each is read once, however often it is asked for."""
         assert self.taken.endswith(b"\n") or not self.taken
-        return [json.loads(line) for line in self.taken.splitlines()]
+        self._lines += map(json.loads, self.taken[self._read_bytes :].splitlines())
+        self._read_bytes = len(self.taken)
+        return self._lines
 
     async def until(self, condition):
         """Wait until so much was taken; returns the lines."""
@@ -56,7 +60,7 @@ class Bench:
     def __init__(self, root, group, files, **options):
         self.state_dir, self.files = StateDir(root), files
         self.output = FakeOutput()
-        self.logs = ContainerLogs(HostFiles(roots=[root]), self.state_dir, FILE_BYTES)
+        self.logs = ContainerLogs(files, self.state_dir, FILE_BYTES)
         self.keeper = LogKeeper(
             logs=self.logs,
             log_files=files,

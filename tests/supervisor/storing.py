@@ -63,7 +63,7 @@ async def suspended_again(stand, snapshot, uid="a1"):
 async def uploaded(stand):
     """Nothing is on its way any more."""
     await settled()
-    with anyio.fail_after(10):
+    with anyio.fail_after(60):
         await stand.worker.uploads.finish()
 
 

@@ -299,6 +299,7 @@ async def test_a_document_that_cannot_be_written_is_refused_and_leaves_no_actor(
         stand.files.fail("replace", name, errno.ENOSPC)
         assert await stand.refused() == [Reason.STATE_UNWRITABLE]
         assert stand.worker.find("a1") is None
+        assert stand.worker.usages._stages == {}
         assert STATE.actor("a1").assignment not in stand.files.content
         stand.files.heal("replace", name)
         assert await stand.submit() is Effect.BEGUN

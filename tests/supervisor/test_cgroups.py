@@ -6,9 +6,11 @@ import errno
 from pathlib import Path
 
 import anyio
+import attrs
 import pytest
 from structlog.testing import capture_logs
 
+from actors import concurrency
 from actors.bundle.activation_tree import enter_path
 from actors.gpu.partition import Claim
 from actors.ports import CgroupLimits, CgroupUsage, Delegation
@@ -250,6 +252,28 @@ async def test_many_are_read_side_by_side_and_not_all_at_once():
         found = await stand.worker.usages.of_all(uids)
         assert {uid: each.measured for uid, each in found.items()} == dict.fromkeys(uids, CgroupUsage(memory_bytes=1))
         assert 1 < most <= READS_MAX
+
+
+async def test_who_has_nothing_that_could_be_read_costs_no_task_however_many_they_are(monkeypatch):
+    jobs = 0
+
+    async def together(*given):
+        nonlocal jobs
+        jobs += len(given)
+        await concurrency.together(*given)
+
+    monkeypatch.setattr("supervisor.usage.together", together)
+    async with a_stand() as stand:
+        stage = await measured(stand, memory_bytes=1)
+        over = attrs.evolve(stage, activation=None)
+        uids = [f"over{number}" for number in range(1000)]
+        for uid in uids:
+            stand.worker.usages.follow(uid, over)
+        found = await stand.worker.usages.of_all(["a1", "nobody", *uids])
+    assert jobs == 1
+    assert found["a1"].measured == CgroupUsage(memory_bytes=1)
+    assert {found[uid].why for uid in uids} == {"it has no cgroup now"}
+    assert found["nobody"].why == "the worker has no cgroup to measure by"
 
 
 async def test_nothing_is_read_by_itself_and_the_status_file_has_no_numbers():

@@ -1,5 +1,6 @@
 """A cleanup that fails at rest costs nothing but room: the snapshot stands, and it is tried until it is done."""
 
+from contextlib import asynccontextmanager
 from types import SimpleNamespace
 
 import anyio
@@ -83,13 +84,20 @@ async def test_while_it_cannot_be_done_it_is_tried_later_and_later_and_a_stop_ne
     assert life.actor.state is State.TERMINATED
 
 
-async def test_what_is_told_of_an_actor_meanwhile_brings_no_try_of_its_own(waits):
-    waits.extend([0.0, 0.0])  # never due
+@asynccontextmanager
+async def suspended_and_not_released(waits):
+    """A life that still holds its sandbox, with a cleanup that never comes due by itself."""
+    waits.extend([0.0, 0.0])
     bench = Bench()
     bench.performer.answers[c.ReleaseSandbox] = stuck()
     async with bench.running(State.RUNNING) as life:
         await life.ask(SUSPEND)
         await until(life, State.SUSPENDED)
+        yield life
+
+
+async def test_what_is_told_of_an_actor_meanwhile_brings_no_try_of_its_own(waits):
+    async with suspended_and_not_released(waits) as life:
         for number in range(3):
             uri = f"memory:///{number}"
             await life.ask(e.SnapshotUploaded(snapshot=life.actor.last_good.id, uri=uri))
@@ -100,12 +108,7 @@ async def test_what_is_told_of_an_actor_meanwhile_brings_no_try_of_its_own(waits
 
 
 async def test_a_request_that_comes_first_undoes_it_at_once_and_what_was_due_then_finds_nothing(waits):
-    waits.extend([0.0, 0.0])  # never due
-    bench = Bench()
-    bench.performer.answers[c.ReleaseSandbox] = stuck()
-    async with bench.running(State.RUNNING) as life:
-        await life.ask(SUSPEND)
-        await until(life, State.SUSPENDED)
+    async with suspended_and_not_released(waits) as life:
         await life.ask(RUN)
         await until(life, State.RUNNING)
         await life.feed(e.CleanupDue())

@@ -200,7 +200,7 @@ def test_on_a_terminal_it_is_a_table_in_which_no_document_can_write_markup(statu
     assert "[bold]name" in shown
     assert "x.yaml: [red]s: WrongType: m" in shown
     assert shown.index("Creating") < shown.index("Running")
-    assert shown.endswith("\x1b[?25h") or "\x1b[?25h" in shown, "the cursor is shown again"
+    assert shown.rindex("\x1b[?25h") > shown.rindex("\x1b[?25l"), "the cursor is shown again"
 
 
 def test_the_table_of_one_actor_has_no_line_of_the_worker():

@@ -20,6 +20,8 @@ from tests.fakes.ports import FakePorts
 
 pytestmark = pytest.mark.anyio
 
+BOUND_S = 60.0
+
 
 class Served:
     """A server with some operations, and clients of all kinds."""
@@ -42,7 +44,7 @@ class Served:
 
 async def answer(stream):
     data = b""
-    with anyio.fail_after(10):
+    with anyio.fail_after(BOUND_S):
         while not data.endswith(b"\n"):
             try:
                 data += await stream.receive()
@@ -100,7 +102,7 @@ async def serving(tmp_path, *, abruptly=False):
     async with anyio.create_task_group() as group:
         group.start_soon(server.run)
         await server.listening.wait()
-        with anyio.fail_after(30):
+        with anyio.fail_after(3 * BOUND_S):
             served = Served(server, ports.net, waiting, change)
             yield served
             if not abruptly:
@@ -109,7 +111,7 @@ async def serving(tmp_path, *, abruptly=False):
 
 
 async def nobody_is_left(served):
-    with anyio.fail_after(5):
+    with anyio.fail_after(BOUND_S):
         while served.server._clients:
             await anyio.sleep(0.002)
 
@@ -275,8 +277,8 @@ async def test_a_client_that_never_reads_its_answer_is_closed(tmp_path, monkeypa
     monkeypatch.setattr(control, "ANSWER_TIMEOUT_S", 0.1)
     async with serving(tmp_path) as served, await served.connect() as stream:
         await stream.send(line("large"))
-        with anyio.fail_after(5):
-            while not served.server._clients:
+        with anyio.fail_after(BOUND_S):
+            while not served.server._number:  # it may have gone already
                 await anyio.sleep(0.002)
         await nobody_is_left(served)
         assert await answer(stream) is None
@@ -298,7 +300,7 @@ def idle_clients(path, count):
     clients = []
     for _ in range(count):
         client = socket.socket(socket.AF_UNIX)
-        client.settimeout(5)
+        client.settimeout(BOUND_S)
         client.connect(str(path))
         clients.append(client)
     return clients
@@ -314,7 +316,7 @@ async def test_a_thousand_idle_connections_lock_nobody_out_and_leak_nothing(tmp_
             began_s = anyio.current_time()
             for number in range(5):
                 assert (await served.call("echo", number=number))["number"] == number
-            assert anyio.current_time() - began_s < 5
+            assert anyio.current_time() - began_s < BOUND_S
             assert len(served.server._clients) <= control.CONNECTIONS_MAX
         finally:
             for client in clients:
@@ -343,7 +345,7 @@ async def test_when_all_wait_for_their_answers_a_new_client_is_turned_away(tmp_p
         for stream in (one, two):
             await stream.send(line("wait"))
         await served.waiting.wait()
-        with anyio.fail_after(5):
+        with anyio.fail_after(BOUND_S):
             while sum(client.working for client in served.server._clients.values()) < 2:
                 await anyio.sleep(0.002)
         with pytest.raises(ProblemError) as caught:
@@ -359,7 +361,7 @@ async def test_clients_that_went_away_before_their_answers_lock_nobody_out(tmp_p
         for _ in range(8):
             async with await served.connect() as stream:
                 await stream.send(line("wait"))
-                with anyio.fail_after(5):
+                with anyio.fail_after(BOUND_S):
                     while not all(client.working for client in served.server._clients.values()):
                         await anyio.sleep(0.002)
         assert (await served.call("echo"))["v"] == 1
@@ -373,7 +375,7 @@ async def test_a_thousand_clients_that_died_waiting_cost_no_more_than_the_bound_
             (client,) = idle_clients(served.server.path, 1)
             client.sendall(line("wait_for_change"))
             newest = served.server._number
-            with anyio.fail_after(5):
+            with anyio.fail_after(BOUND_S):
                 while served.server._number == newest or not clients[served.server._number].working:
                     await anyio.lowlevel.checkpoint()
             client.close()

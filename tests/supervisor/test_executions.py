@@ -31,8 +31,8 @@ class Bench:
         self.executions, self.net = Executions(), HostNet()
         self.performer = self.executions.performer(stage)
 
-    def executing(self, command=("true",), container="one"):
-        arguments = {"uid": "a1", "container": container, "command": list(command)}
+    def executing(self, command=("true",), container="one", **more):
+        arguments = {"uid": "a1", "container": container, "command": list(command), **more}
         return holding(self.net, self.path, "exec", **arguments)
 
     async def refusal(self, **arguments):
@@ -90,6 +90,22 @@ async def test_what_is_no_command_is_refused(tmp_path, command):
     async with a_bench(tmp_path) as bench:
         assert await bench.refusal(command=command) is Reason.INVALID_REQUEST
         assert bench.stage.executions == 0
+
+
+@pytest.mark.parametrize("term", ["", "a b", "../x", "-x", "x" * 65, 7, "x\n", "é"])
+async def test_what_is_no_kind_of_terminal_is_refused(tmp_path, term):
+    async with a_bench(tmp_path) as bench:
+        assert await bench.refusal(term=term) is Reason.INVALID_REQUEST
+        assert bench.stage.executions == 0
+
+
+async def test_a_command_at_a_terminal_is_told_what_kind_it_is_and_another_one_nothing(tmp_path):
+    async with a_bench(tmp_path) as bench:
+        async with bench.executing(term="xterm-256color") as plan:
+            assert "--env=TERM=xterm-256color" in plan["argv"]
+            assert (plan["stdin"], plan["isConfined"]) == (None, False)
+        async with bench.executing(term=None) as plan:
+            assert not [word for word in plan["argv"] if "TERM" in word]
 
 
 async def test_who_does_not_run_executes_nothing(tmp_path):

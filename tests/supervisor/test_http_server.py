@@ -9,6 +9,7 @@ from actors.ports import TcpAddress
 from supervisor import http_server
 from supervisor.host.net import HostNet
 from supervisor.http_server import Answer, HttpServer
+from tests.host.waiting import eventually
 
 pytestmark = pytest.mark.anyio
 
@@ -34,9 +35,9 @@ class Served:
 
     async def nobody_is_left(self):
         """Wait until everybody who has connected was taken on, and has gone."""
-        with anyio.fail_after(BOUND_S):
-            while self.server._number < self.connected or self.server.connections:
-                await anyio.sleep(0.002)
+        await eventually(
+            lambda: self.server._number >= self.connected and not self.server.connections, within_s=BOUND_S
+        )
 
 
 async def rest(stream):

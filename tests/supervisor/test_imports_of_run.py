@@ -1,7 +1,10 @@
 """What a worker keeps in memory for ever: only what it uses."""
 
+import gc
 import subprocess
 import sys
+
+import click
 
 import greenroom
 from tests.needs import ROOT
@@ -9,8 +12,18 @@ from tests.needs import ROOT
 LOOK = """
 import sys, greenroom
 greenroom.cli.get_command(None, {command!r})
-print(*sorted(name for name in ("rich", "trio", "obstore", "pynvml") if name in sys.modules))
+names = "rich", "trio", "obstore", "pynvml", "prometheus_client", "opentelemetry", "h11", "yaml", "actors.admission"
+print(*sorted(name for name in names if name in sys.modules))
 import rich.table
+"""
+COLLECTING = """
+import gc, sys, greenroom
+def run(_arguments):
+    before = gc.isenabled()
+    greenroom.cli.get_command(None, "run")
+    print(before, gc.isenabled(), gc.get_freeze_count() > 10_000)
+greenroom.run = run
+greenroom.main()
 """
 
 
@@ -24,6 +37,25 @@ def imported_by(command):
 
 def test_run_takes_none_along_that_it_has_no_use_for():
     assert imported_by("run") == []
+
+
+def test_run_makes_no_converter_before_it_has_something_to_convert():
+    code = "import supervisor.cli.run; from actors.codec import _converter; print(_converter.cache_info().currsize)"
+    argv = [sys.executable, "-c", code]
+    done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=90, check=True)
+    assert done.stdout == "0\n"
+
+
+def test_the_collector_looks_into_nothing_that_is_imported_and_afterwards_into_all_that_is_made():
+    argv = [sys.executable, "-c", COLLECTING]
+    done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=90, check=True)
+    assert done.stdout == "False True True\n"
+
+
+def test_who_is_not_the_process_itself_freezes_nothing_by_loading_a_command():
+    before = gc.get_freeze_count()
+    greenroom.cli.get_command(click.Context(greenroom.cli), "run")
+    assert (gc.isenabled(), gc.get_freeze_count()) == (True, before)
 
 
 def test_a_command_that_shows_tables_has_what_it_needs():

@@ -1,6 +1,5 @@
 """How many documents a directory may have, and how many refusals one answer tells."""
 
-import anyio
 import pytest
 
 from statemachine.problem import Problem, Step
@@ -15,18 +14,12 @@ from tests.supervisor.stands import a_document, a_stand
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("short_times")]
 
 
-async def until(is_so):
-    with anyio.fail_after(60):
-        while not is_so():
-            await anyio.sleep(0.005)
-
-
 async def test_a_directory_with_too_many_documents_is_told_ends_nobody_and_goes_on_when_it_has_fewer(monkeypatch):
     monkeypatch.setattr(directory_intake, "FILES_MAX", 3)
     async with a_running_file() as intake:
         for number in range(4):
             intake.write(f"more-{number}.yaml", a_document(f"b{number}"))
-        await until(lambda: DIRECTORY in intake.worker.refused)
+        await intake.eventually(lambda: DIRECTORY in intake.worker.refused)
         (problem,) = intake.worker.refused[DIRECTORY]
         assert problem.reason is Reason.INTAKE_UNREADABLE
         assert "more than 3" in problem.message
@@ -35,7 +28,7 @@ async def test_a_directory_with_too_many_documents_is_told_ends_nobody_and_goes_
         for number in range(4):
             intake.remove(f"more-{number}.yaml")
         intake.write("last.yaml", a_document("c1"))
-        await until(lambda: DIRECTORY not in intake.worker.refused and intake.state("c1") is State.RUNNING)
+        await intake.eventually(lambda: DIRECTORY not in intake.worker.refused and intake.state("c1") is State.RUNNING)
         assert intake.state() is State.RUNNING
 
 

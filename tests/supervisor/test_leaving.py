@@ -93,7 +93,7 @@ def test_whatever_hangs_it_is_over_some_seconds_after_the_deadline(monkeypatch, 
 
 @pytest.mark.parametrize("part", PARTS)
 async def test_what_became_of_the_actors_is_told_whatever_hangs(monkeypatch, logs, part):
-    monkeypatch.setattr(shutdown, "LAST_S", 0.05)
+    monkeypatch.setattr(shutdown, "LAST_S", 0.5)
     ending = Ending(monkeypatch, 0.0, **doing(anyio.sleep_forever, part))
     reason = await ending.leave()
     assert reason == (Reason.STEP_DEADLINE_EXCEEDED if part == "the leftovers" else None)

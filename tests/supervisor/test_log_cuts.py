@@ -7,7 +7,7 @@ import anyio
 import pytest
 
 from statemachine.states import State
-from supervisor import log_keeping
+from supervisor import log_files, log_keeping
 from supervisor.container_logs import ContainerLogs
 from supervisor.log_files import Cut
 from tests.supervisor.log_benches import FILE_BYTES, a_bench
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.anyio
 
 @pytest.fixture(autouse=True)
 def no_rest(monkeypatch):
-    monkeypatch.setattr(log_keeping, "PACE_S", 0.0)
+    monkeypatch.setattr(log_files, "PACE_S", 0.001)
 
 
 async def test_a_log_that_grows_back_to_the_size_it_had_before_its_cut_is_cut_again(tmp_path):
@@ -38,6 +38,25 @@ async def test_a_log_that_grows_back_to_the_size_it_had_before_its_cut_is_cut_ag
         while len(sizes_bytes) < 2:
             await anyio.lowlevel.checkpoint()
         assert sizes_bytes == [FILE_BYTES + 1] * 2
+
+
+async def test_after_a_cut_that_failed_offsets_are_true_whatever_became_of_what_was_kept_before(tmp_path):
+    async with a_bench(tmp_path, output=None) as bench:
+        bench.assignment()
+        older = bench.path().with_name("main.log.1")
+        older.write_bytes(b"older")
+        bench.write(b"x" * FILE_BYTES + b"y")
+
+        async def cut(_path, *, into, keep_bytes):
+            await anyio.lowlevel.checkpoint()
+            into.unlink()
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+        bench.files.cut = cut
+        with pytest.raises(OSError):
+            await bench.logs.bound("u1", "main", bench.files)
+        piece = await bench.logs.read("u1", "main", offset_bytes=0, limit_bytes=2 * FILE_BYTES)
+    assert (piece.offset_bytes, piece.data) == (len("older"), b"x" * FILE_BYTES + b"y")
 
 
 async def test_a_log_that_cannot_be_cut_is_left_alone_for_a_while_and_the_other_ones_are_not(
@@ -98,16 +117,20 @@ async def test_logs_that_cannot_be_looked_at_are_left_alone_for_a_while_and_look
     looked, slept = [], []
     sleep = anyio.sleep
 
-    async def size(_self, _uid, name):
+    async def changed(_directory, sizes):
         await anyio.lowlevel.checkpoint()
-        looked.append(name)
+        looked.append(tuple(sizes))
         raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    async def size(_self, _uid, name):
+        await changed(None, [f"{name}.log"])
 
     async def sleep_at_once(length_s):
         slept.append(length_s)
         await (sleep(0) if len(slept) < 9 else anyio.sleep_forever())
 
     async with a_bench(tmp_path) as bench:
+        bench.files.changed = changed
         monkeypatch.setattr(ContainerLogs, "size", size)
         monkeypatch.setattr(anyio, "sleep", sleep_at_once)
         bench.settle()
@@ -117,7 +140,7 @@ async def test_logs_that_cannot_be_looked_at_are_left_alone_for_a_while_and_look
         bench.settle(State.FAILED)
         await bench.keeper.finish()
     assert slept == [1, 2, 4, 8, 16, 32, 60, 60, 60]
-    assert looked == ["main"] * 10
+    assert looked == [("main.log", "side.log")] * 9 + [("main.log",)]
     assert [entry["reason"] for entry in logs if entry["event"] == "unreadable"] == ["UnreadableFile"] * 10
 
 

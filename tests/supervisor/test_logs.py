@@ -140,7 +140,9 @@ async def test_whatever_is_logged_within_a_step_says_whose_it_is_and_which_step(
     assert said == [("a1", 1, "assign"), ("a1", 1, "create"), ("a1", 1, "verify")]
     (beside,) = (each for each in lines if each["event"] == "beside")
     assert not {"actor", "generation", "step"} & set(beside)
-    assert all({"actor", "generation"} <= set(each) for each in lines if each["event"] == "transition")
+    transitions = [each for each in lines if each["event"] == "transition"]
+    assert transitions
+    assert all({"actor", "generation", "event_type"} <= set(each) for each in transitions)
 
 
 def test_a_log_to_which_nothing_was_bound_says_nothing_of_its_lines():

@@ -155,6 +155,28 @@ async def test_without_a_file_there_is_nothing_to_reload_and_the_directory_is_lo
     assert [entry["reason"] for entry in told(logs, "not_reloaded")] == ["NothingToReload"]
 
 
+async def test_what_the_worker_does_is_shown_while_the_file_of_settings_hangs(logs, monkeypatch):
+    async with a_reloading_stand() as stand:
+        inbox, begun, ended = SignalInbox(), anyio.Event(), []
+
+        async def read(*_arguments, **_options):
+            begun.set()
+            try:
+                await anyio.sleep_forever()
+            finally:
+                ended.append(1)
+
+        monkeypatch.setattr(stand.files, "read", read)
+        async with anyio.create_task_group() as group:
+            group.start_soon(answer_signals, inbox, stand.worker, stand.reloading)
+            inbox.put(signal.SIGHUP)
+            await begun.wait()
+            inbox.put(signal.SIGUSR1)
+            await settled()
+            assert (len(told(logs, "asked")), ended) == (1, [])
+            group.cancel_scope.cancel()
+
+
 async def test_a_fault_in_one_answer_costs_the_next_one_nothing(logs, monkeypatch):
     async with a_reloading_stand() as stand:
         inbox, asked = SignalInbox(), []

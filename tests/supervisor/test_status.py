@@ -97,6 +97,7 @@ async def test_only_a_log_of_the_actors_own_containers_is_read(name):
         with pytest.raises(ProblemError) as caught:
             await piece(stand, container=name)
         assert caught.value.problem.reason is Reason.INVALID_REQUEST
+        assert caught.value.problem.hint == "Name one of its containers: one, two."
 
 
 async def test_a_log_that_cannot_be_read_is_named():

@@ -209,6 +209,7 @@ def test_an_actor_that_is_not_there_is_refused(journal, tmp_path, capsys, uid):
 def test_what_cannot_be_written_is_told(journal, tmp_path, capsys):
     code, _out, err = traced(capsys, tmp_path, "a1", "-o", tmp_path / "nowhere" / "trace.json")
     assert code == 1
+    assert err[-2:-1] == ["hint: Name a file in a directory that is there and that you may write to."]
     assert err[-1].startswith("error: OutputUnwritable: ")
     journal.unlink()
     journal.mkdir()

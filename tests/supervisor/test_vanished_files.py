@@ -169,8 +169,8 @@ async def test_a_directory_that_can_be_read_again_is_followed_again_without_an_e
 
 async def test_a_directory_that_comes_back_empty_gets_the_whole_time_again(monkeypatch):
     """Removed and made anew, its files are written a moment later: none of their actors is ended."""
-    monkeypatch.setattr(directory_intake, "RESCAN_AFTER_S", 0.5)
-    monkeypatch.setattr(directory_intake, "RETRY_S", 0.6)
+    monkeypatch.setattr(directory_intake, "RESCAN_AFTER_S", 1.5)
+    monkeypatch.setattr(directory_intake, "RETRY_S", 1.8)
     async with a_running_file() as intake:
         intake.files.fail("list_directory", ASSIGNMENTS, errno.ENOENT)
         intake.remove("x.yaml")
@@ -221,7 +221,7 @@ async def test_a_thousand_files_at_once_are_all_admitted():
             wanted = "Running" if number % 100 == 0 else "Terminated"
             intake.files.put(ASSIGNMENTS / f"{number}.json", a_document(f"a{number}", spec__desiredState=wanted))
         intake.stand.ports.watch.tell()
-        await intake.eventually(lambda: len(intake.worker.lives) == 1000, within_s=25)
+        await intake.eventually(lambda: len(intake.worker.lives) == 1000, within_s=120)
         for number in range(0, 1000, 100):
             await intake.running(f"a{number}")
         assert intake.worker.refused == {}

@@ -134,19 +134,42 @@ def test_a_store_that_is_none_is_a_wrong_command_line_and_its_password_is_not_re
 
 
 @pytest.mark.parametrize(
-    "data",
-    [
-        b"max-actors = " + b"[" * 5000,
-        b"max-actors = " + b"9" * 5000,
-        b"#" * (SETTINGS_BYTES_MAX + 1),
-        b"\xff",
-        b"a = 1",
-    ],
-    ids=["too deep", "too long a number", "too large", "no text", "no setting"],
+    "url", ["", "x", "grpc://c:4317", "http://me:the-password@c:4318", "http://c:99999", "http://c/?key=the-password"]
 )
-def test_a_file_that_no_reader_reads_is_a_wrong_use(data):
-    with pytest.raises(click.UsageError, match="/x"):
+def test_a_collector_that_is_none_is_a_wrong_command_line_and_its_password_is_not_repeated(url, capsys):
+    assert greenroom.run(["run", "--otlp-endpoint", url]) == greenroom.EXIT_USAGE
+    said = capsys.readouterr().err
+    assert "of a collector" in said
+    assert "the-password" not in said
+
+
+def test_a_collector_is_named_by_flag_variable_or_file(monkeypatch, tmp_path):
+    monkeypatch.delenv("GREENROOM_OTLP_ENDPOINT", raising=False)
+    file = tmp_path / "greenroom.toml"
+    file.write_text('otlp-endpoint = "https://c/otel"\n')
+    flags = ["--otlp-endpoint", "http://[::1]:4318"]
+    assert run.make_context("run", flags).params["otlp_endpoint"] == "http://[::1]:4318"
+    assert run.make_context("run", ["--config", str(file)]).params["otlp_endpoint"] == "https://c/otel"
+    monkeypatch.setenv("GREENROOM_OTLP_ENDPOINT", "http://c:4318")
+    assert run.make_context("run", []).params["otlp_endpoint"] == "http://c:4318"
+
+
+@pytest.mark.parametrize(
+    ("data", "says"),
+    [
+        (b"max-actors = " + b"[" * 5000, "/x.toml is no TOML: its brackets are too deep"),
+        (b"max-actors = " + b"9" * 5000, "/x.toml is no TOML: a number in it has thousands of digits"),
+        (b"#" * (SETTINGS_BYTES_MAX + 1), "/x.toml is larger than "),
+        (b"a = 1 # \xff", "/x.toml is no TOML: byte 8 is not UTF-8"),
+        (b"a = ", "/x.toml is no TOML: Invalid value (at end of document)"),
+        (b"a = 1", "/x.toml has an unknown setting: a"),
+    ],
+    ids=["too deep", "too long a number", "too large", "no text", "no TOML", "no setting"],
+)
+def test_a_file_that_no_reader_reads_is_a_wrong_use(data, says):
+    with pytest.raises(click.UsageError) as caught:
         settings_in(data, Path("/x.toml"))
+    assert caught.value.message.startswith(says)
 
 
 def test_every_command_and_every_flag_of_a_worker_stand_in_the_docs():

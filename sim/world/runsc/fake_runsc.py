@@ -85,8 +85,9 @@ def _settings(facts: dict[str, Any]) -> RunscSettings:
 
 
 def _stdin(argv: Sequence[str]) -> bytes:
-    """What is to be executed instead of a file of the container, when that is said."""
-    return os.pread(0, _PROGRAM_BYTES_MAX, 0) if any(word.lstrip("-").startswith("exec-fd") for word in argv) else b""
+    """What is to be executed instead of a file of the container, when a descriptor is named that has it."""
+    named = (word.lstrip("-").partition("=")[2] for word in argv if word.lstrip("-").startswith("exec-fd="))
+    return next((os.pread(int(fd), _PROGRAM_BYTES_MAX, 0) for fd in named), b"")
 
 
 class FakeMachine(OsFiles):

@@ -18,7 +18,7 @@ MINORS: Final = (7, 2, 5, 3)
 # Loads the library as the monitor does, by its path: what pynvml then asks for by its SONAME is in the process.
 _PREAMBLE: Final = """
 import ctypes, faulthandler, json, sys
-faulthandler.dump_traceback_later(60, exit=True)  # whoever waits for a word of this process does not wait for ever
+faulthandler.dump_traceback_later(300, exit=True)  # whoever waits for a word of this process does not wait for ever
 library = ctypes.CDLL(sys.argv[1], ctypes.RTLD_GLOBAL)
 from pynvml import *
 def tell(value):
@@ -78,7 +78,7 @@ class Node:
     def asked(self, code: str) -> Any:
         """What such a process tells; it ends well."""
         with self.child(code) as child:
-            out, err = child.communicate(timeout=60)
+            out, err = child.communicate(timeout=300)
         assert (child.returncode, err) == (0, "")
         return json.loads(out)
 

@@ -5,9 +5,7 @@ import re
 import pytest
 
 from statemachine.reasons import Reason
-from statemachine.states import State
 from supervisor.metrics.catalogue import METRICS, Kind
-from supervisor.metrics.looking import GPU_STATES
 from tests.needs import ROOT
 
 PAGE = (ROOT / "docs" / "metrics.md").read_text()
@@ -19,7 +17,6 @@ SERIES = {
         *([f"{each.name}_{part}" for part in ("bucket", "sum", "count")] if each.kind is Kind.HISTOGRAM else []),
     )
 }
-STATES = {*State, *GPU_STATES}
 
 
 def test_every_metric_that_the_page_names_is_one():
@@ -37,9 +34,3 @@ def test_every_label_of_an_alert_is_one_of_its_metric():
     for name, labels in re.findall(r"\b((?:greenroom|process)_[a-z_]+)\{([^}]*)\}", PAGE):
         metric = next(each for each in METRICS if name.startswith(each.name))
         assert set(re.findall(r"(\w+)(?:=|!)", labels)) <= set(metric.label_names), name
-
-
-def test_every_state_that_the_page_compares_with_is_one():
-    values = re.findall(r'\bstate(?:=~|!~|!=|=)"([^"]*)"', PAGE)
-    assert values
-    assert {word for value in values for word in re.split(r"\\?\|", value)} <= STATES
