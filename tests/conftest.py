@@ -5,11 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.leaks import watch_for_leaks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+# How long an example takes to make or to try says something about the machine only, which may be busy.
+settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("unhurried")
 
 
 @pytest.fixture(params=["asyncio", "trio"])

@@ -20,7 +20,7 @@ import attrs
 # What a file is called while it is being replaced (supervisor/host/writing.py).
 _TEMPORARY: Final = re.compile(r"\..+\.[0-9a-f]{16}\.tmp")
 # Threads that were told to end and orphans that were killed may take that long on a busy machine.
-_PATIENCE_S: Final = 5.0
+_PATIENCE_S: Final = 30.0
 _POLL_S: Final = 0.01
 _ENTRIES_MAX: Final = 50_000
 
@@ -137,7 +137,7 @@ def _text(path: str) -> str:
 Check = Callable[[], list[str]]
 
 
-def watch_for_leaks(directory: Path | None) -> Check:
+def watch_for_leaks(directory: Path | None, *, patience_s: float = _PATIENCE_S) -> Check:
     """Take stock now, and return what finds the leaks since, and ends the children among them.
 
     Else every later test that wants to have no children would fail as well.
@@ -145,7 +145,7 @@ def watch_for_leaks(directory: Path | None) -> Check:
     before = Belongings.of(directory)
 
     def check() -> list[str]:
-        leaks = find_leaks(before, directory)
+        leaks = find_leaks(before, directory, patience_s=patience_s)
         if leaks:
             _end(dict(_children()).keys() - before.children.keys())
         return leaks

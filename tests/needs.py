@@ -9,6 +9,7 @@ import functools
 import os
 import re
 import shutil
+import socket
 import stat
 import subprocess
 import sys
@@ -46,6 +47,11 @@ class Tool(enum.Enum):
     IMAGE_BUILDER = "buildah"
     DEBOOTSTRAP = "debootstrap"
     CGROUPS = "writable cgroup v2"
+    IPV6 = "IPv6"
+
+
+NOT_EVERYWHERE: Final = frozenset({Tool.IMAGE_BUILDER, Tool.DEBOOTSTRAP, Tool.CGROUPS, Tool.IPV6})
+"""What a machine of CI need not have, and which a test may therefore `want`."""
 
 
 @attrs.frozen
@@ -83,7 +89,7 @@ def beside_interpreter_or_in_path(name: str) -> str | None:
     return shutil.which(name, path=str(Path(sys.prefix) / "bin")) or shutil.which(name)
 
 
-def _succeeds(*argv: str, within_s: float = 20) -> bool:
+def _succeeds(*argv: str, within_s: float = 90) -> bool:
     try:
         return subprocess.run(argv, capture_output=True, timeout=within_s, check=False).returncode == 0
     except (OSError, subprocess.TimeoutExpired):
@@ -94,7 +100,7 @@ def _find_runsc() -> str | None:
     path = beside_interpreter_or_in_path("runsc")
     if path is None:
         return None
-    says = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=20, check=False).stdout
+    says = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=90, check=False).stdout
     date = re.search(r"20\d{6}", says)
     return path if date and int(date[0]) >= OLDEST_RUNSC else None
 
@@ -119,7 +125,7 @@ def _find_go() -> str | None:
     if goes_without_go():
         return None
     argv = [str(ROOT / "scripts" / "find-go")]
-    return subprocess.run(argv, capture_output=True, text=True, timeout=20, check=False).stdout.strip() or None
+    return subprocess.run(argv, capture_output=True, text=True, timeout=90, check=False).stdout.strip() or None
 
 
 def _find_mknod() -> str | None:
@@ -177,6 +183,15 @@ def _remove(cgroup: Path) -> None:
             return
 
 
+def _find_ipv6() -> str | None:
+    try:
+        with socket.socket(socket.AF_INET6) as sock:
+            sock.bind(("::1", 0))
+    except OSError:
+        return None
+    return "::1"
+
+
 _PROBES: Final = {
     Tool.RUNSC: _Probe(_find_runsc, f"`make setup AGAIN=1` fetches it; any runsc >= {OLDEST_RUNSC} in PATH will do"),
     Tool.BUSYBOX: _Probe(lambda: beside_interpreter_or_in_path("busybox"), "`make setup AGAIN=1` fetches a static one"),
@@ -195,6 +210,7 @@ _PROBES: Final = {
     Tool.IMAGE_BUILDER: _Probe(lambda: shutil.which("buildah"), "install buildah"),
     Tool.DEBOOTSTRAP: _Probe(lambda: shutil.which("debootstrap"), "install debootstrap"),
     Tool.CGROUPS: _Probe(_find_cgroups, "run the tests as root where cgroup v2 (Linux 5.14) is mounted for writing"),
+    Tool.IPV6: _Probe(_find_ipv6, "run the tests where the loopback interface has ::1"),
     Tool.PACKAGE_INDEX: _Probe(_find_package_index, "give this machine's pip an index that it can reach"),
 }
 
@@ -225,5 +241,6 @@ def cannot(message: str) -> NoReturn:
 def want(*tools: Tool) -> None:
     """As `need`, for what is looked at only where it can be: without the tools the test is skipped, in CI too."""
     for tool in tools:
+        assert tool in NOT_EVERYWHERE, tool
         if find(tool) is None:
             pytest.skip(f"wants {tool.value}: {_PROBES[tool].remedy}")

@@ -129,7 +129,15 @@ def test_what_ends_by_itself_is_no_leak(tmp_path: Path):
 
 
 def test_the_fixture_fails_the_test_that_leaks_and_no_other(pytester: pytest.Pytester, request):
-    pytester.makeconftest("from tests.conftest import nothing_is_left_behind")
+    pytester.makeconftest(
+        """
+        from functools import partial
+        from tests import conftest, leaks
+
+        conftest.watch_for_leaks = partial(leaks.watch_for_leaks, patience_s=0.0)
+        nothing_is_left_behind = conftest.nothing_is_left_behind
+        """
+    )
     pytester.makepyfile(
         """
         import os
@@ -155,7 +163,7 @@ def test_the_fixture_fails_the_test_that_leaks_and_no_other(pytester: pytest.Pyt
         env={**os.environ, "PYTHONPATH": str(request.config.rootpath)},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
         check=False,
     )
     assert "4 passed, 1 error" in finished.stdout, finished.stdout

@@ -4,7 +4,7 @@ import subprocess
 import pytest
 
 from tests import go_programs, needs
-from tests.needs import Tool, need
+from tests.needs import Tool, need, want
 
 
 @pytest.fixture
@@ -52,6 +52,15 @@ def test_in_ci_a_container_can_be_gone_without_when_that_is_said_and_nothing_els
         need(tool)
     with pytest.raises(pytest.fail.Exception, match="needs C compiler: "):
         need(Tool.COMPILER, tool)
+
+
+@pytest.mark.usefixtures("nothing_is_found")
+@pytest.mark.parametrize("tool", Tool)
+def test_in_ci_only_what_is_not_everywhere_can_be_wanted_and_is_skipped(monkeypatch, tool):
+    monkeypatch.setenv("GREENROOM_CI", "1")
+    expected = pytest.skip.Exception if tool in needs.NOT_EVERYWHERE else AssertionError
+    with pytest.raises(expected):
+        want(tool)
 
 
 def test_whoever_goes_without_go_has_none_to_be_found(monkeypatch):

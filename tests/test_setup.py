@@ -79,8 +79,8 @@ def test_two_first_runs_at_once_do_the_work_once_and_a_later_one_is_quick_and_of
 
     stamp = (tree / ".venv/setup.stamp").stat().st_mtime_ns
     offline = ("unshare", "--net") if os.geteuid() == 0 and shutil.which("unshare") else ()
-    took_s = []
-    for _ in range(5):
+    took_s: list[float] = []
+    while len(took_s) < 5 or (len(took_s) < 50 and min(took_s) >= 1):  # a busy machine may slow down many of them
         started = time.monotonic()
         assert finish(start(tree, prefix=offline)) == (0, "")
         took_s.append(time.monotonic() - started)

@@ -21,6 +21,7 @@ from statemachine.states import FINAL, RESTING
 from supervisor.status import problem_json
 from tests.differential.applications import Ending
 from tests.differential.lives import (
+    SUCCEEDS,
     Command,
     Crash,
     Deed,
@@ -39,7 +40,7 @@ from tests.differential.sights import Sight, Sights
 from tests.real.process import WorkerProcess, wait_until
 from tests.real.scenery import assignment, running, whole_lines
 
-GRACE_S: Final = 3
+GRACE_S: Final = 6
 _REST: Final = frozenset(map(str, RESTING | FINAL))
 _MORE_LINES: Final = 2
 
@@ -164,7 +165,9 @@ class _Played:
         for index, each in enumerate(self.life.containers):
             fields: dict[str, Any] = {"workingDir": self.working_directory}
             if each.probe:
-                fields["wakeupProbe"] = {"exec": [each.probe], "timeoutSeconds": 1}
+                # What passes has all the time that a busy machine takes for it.
+                timeout_s = 60 if each.probe == SUCCEEDS else 1
+                fields["wakeupProbe"] = {"exec": [each.probe], "timeoutSeconds": timeout_s}
             containers.append(running(name_of(index), self.side.rootfs, *each.argv, **fields))
         return assignment(
             self.uid,

@@ -23,7 +23,7 @@ _LEFT_OUT: Final = (
     "pydoc_data", "__pycache__", "config-*", "*.a",
 )  # fmt: skip
 _LIBRARY: Final = re.compile(r"(?:=> )?(/\S+) \(0x")
-_LDD_S: Final = 20.0
+_LDD_S: Final = 60.0
 
 
 def interpreter() -> Path:

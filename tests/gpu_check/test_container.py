@@ -87,7 +87,7 @@ def test_the_container_has_its_python_and_of_the_driver_what_the_spec_mounts(ben
     flags = [f"--root={bench.scratch / 'runsc'}", "--platform=systrap", "--network=none", "--ignore-cgroups"]
     argv = [str(find(Tool.RUNSC)), *flags, "--overlay2=root:memory", "run", f"--bundle={bench.bundle}", "check"]
     with (bench.scratch / "out").open("wb") as out:
-        subprocess.run(argv, stdin=subprocess.DEVNULL, stdout=out, stderr=out, timeout=60, check=False)
+        subprocess.run(argv, stdin=subprocess.DEVNULL, stdout=out, stderr=out, timeout=300, check=False)
     # The library was found by its SONAME, through a link that the real nvidia-cdi-hook made, and it is the mock's.
     said = Path(bench.scratch / "out").read_text()
     assert json.loads(said) == {"ok": False, "error": "cuInit: the library has no such function"}

@@ -92,7 +92,7 @@ class Server:
             start_response(status, [("Content-Length", str(len(text))), ("Content-Type", "application/xml")])
             return [text]
         if what == "hang":
-            self.faults.released.wait(60)
+            self.faults.released.wait(300)
         if what in {"hang", "drop"}:
             return _drop(environ)
         body = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from actors.ports import Files, SnapshotStore, Stores
 
-SOON_S: Final = 30.0
+SOON_S: Final = 90.0
 UID: Final = "a1"
 CHUNK_BYTES: Final = 1000
 KINDS: Final = ("simulated", "memory", "file", "s3")

@@ -212,14 +212,17 @@ async def test_who_leaves_in_the_middle_of_a_write_waits_for_it_and_keeps_nobody
 
 @pytest.mark.anyio
 async def test_closing_waits_for_a_thread_that_was_left_behind(anyio_backend):
-    threads, release, ended = Threads(), threading.Event(), threading.Event()
+    threads, begun, release, ended = Threads(), threading.Event(), threading.Event(), threading.Event()
 
     def hangs(_caller, _key):
+        begun.set()
         release.wait()
         ended.set()
 
-    with anyio.move_on_after(0.05):
-        await threads.run(hangs, "k")
+    async with anyio.create_task_group() as group:
+        group.start_soon(threads.run, hangs, "k")
+        await anyio.to_thread.run_sync(begun.wait)
+        group.cancel_scope.cancel()
     assert not ended.is_set()
     release.set()
     await threads.wait()

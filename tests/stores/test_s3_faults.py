@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import anyio
 import pytest
 from blake3 import blake3
@@ -11,6 +13,7 @@ from actors.stores import download, list_stored, prune_stored, read_stored, uplo
 from statemachine.problem import ProblemError
 from statemachine.reasons import Reason
 from supervisor.host import obstores
+from tests.host.waiting import eventually
 from tests.leaks import Belongings, find_leaks
 from tests.stores.stands import CHUNK_BYTES, SOON_S, UID, real
 
@@ -105,26 +108,44 @@ async def test_an_upload_that_was_cut_off_sends_only_the_missing_chunks_the_next
     s3.clear()
     stored = await sent(on_s3, directory)
     puts = chunk_puts(s3)
-    assert len(puts) == CHUNKS - len(there)
+    # One that was on its way when the other failed may have come after that look: sent once, it is not sent again.
+    assert len(set(puts)) == len(puts) <= CHUNKS - len(there)
+    assert [each for each in puts if victim in each]
     assert not [each for each in puts if any(key in each for key in there)]
     await verify_stored_deeply(on_s3.stores, stored.uri)
+
+
+async def cancelled_at_its_fault(s3, call):
+    """Cancel a call once it has met the fault that was planned, in which it hangs; returns whether that ended it."""
+    async with anyio.create_task_group() as group:
+        group.start_soon(call)
+        await eventually(lambda: s3.fired[0])
+        group.cancel_scope.cancel()
+    return group.cancel_scope.cancelled_caught
+
+
+async def hung(s3, store):
+    """A call that hangs is given up at its deadline, one that has left it the time to come to the server."""
+    for deadline_s in (0.3, 3.0, 30.0):
+        s3.clear()
+        s3.plan("hang")
+        with pytest.raises(StoreError, match=f"did not answer within {deadline_s:g} s"):
+            await store.put(KEY, b"one", deadline_s=deadline_s)
+        if s3.fired == [1]:
+            return
+    raise AssertionError("it never came there")
 
 
 async def test_an_upload_is_cancelled_at_once_and_goes_on_later(on_s3, s3):
     directory = await on_s3.snapshot(CONTENT)
     s3.plan("hang", path="/chunks/")
-    with anyio.move_on_after(0.5) as scope:
-        await sent(on_s3, directory)
-    assert scope.cancelled_caught
-    assert s3.fired[0] >= 1
+    assert await cancelled_at_its_fault(s3, partial(sent, on_s3, directory))
     s3.clear()
     await verify_stored_deeply(on_s3.stores, (await sent(on_s3, directory)).uri)
 
 
 async def test_a_call_that_hangs_ends_at_its_deadline(on_s3, s3):
-    s3.plan("hang")
-    with pytest.raises(StoreError, match=r"did not answer within 0\.3 s"):
-        await on_s3.store.put(KEY, b"one", deadline_s=0.3)
+    await hung(s3, on_s3.store)
     assert s3.fired == [1]
     s3.clear()
 
@@ -136,7 +157,7 @@ async def test_a_request_that_stands_still_is_given_up(on_s3, s3, monkeypatch):
     with pytest.raises(StoreError) as caught:
         await on_s3.get(KEY)
     assert "within" not in str(caught.value)
-    assert s3.fired[0] >= 1
+    await eventually(lambda: s3.fired[0])  # a busy server may come to it after who asked has gone
 
 
 async def test_too_many_calls_that_hang_are_not_followed_by_more(on_s3, s3):
@@ -211,10 +232,7 @@ async def test_a_download_that_is_cancelled_writes_nothing_more(on_s3, s3):
     uri = (await sent(on_s3, directory)).uri
     there = on_s3.root / "there"
     s3.plan("hang", method="GET", path="/chunks/")
-    with anyio.move_on_after(0.5) as scope:
-        await download(on_s3.files, on_s3.stores, uri, there)
-    assert scope.cancelled_caught
-    assert s3.fired[0] >= 1
+    assert await cancelled_at_its_fault(s3, partial(download, on_s3.files, on_s3.stores, uri, there))
     before = await on_s3.content(there)
     s3.clear()
     async with on_s3.stores.opened():
@@ -253,10 +271,8 @@ async def test_a_part_that_is_not_finished_leaves_nothing_in_the_bucket(on_s3, s
 
 async def test_connections_do_not_stay_when_the_stores_are_closed(anyio_backend, tmp_path, s3, bucket):
     before = Belongings.of(None)
-    s3.plan("hang")
     async with real("s3", tmp_path, bucket=bucket) as stand:
-        with pytest.raises(StoreError):
-            await stand.store.put(KEY, b"x", deadline_s=0.3)
+        await hung(s3, stand.store)
         assert Belongings.of(None).leaks_since(before) != []  # of who was left behind
         s3.clear()
     del stand
