@@ -203,13 +203,15 @@ class Sandbox:
         """Whether the containers stand still, asked of the sandbox itself.
 
         runsc's own state does not tell: a `pause` that was killed in between has frozen and not written it down. What
-        is executed in a frozen sandbox waits (measured on runsc 20240729).
+        is executed in a frozen sandbox waits (measured on runsc 20240729). An `exec` that was killed while it waited
+        has said nothing.
         """
         try:
-            await self.execute(ROOT_CONTAINER, _EXIT_AT_ONCE, deadline_s=_STANDS_STILL_AFTER_S)
+            finished = await self.execute(ROOT_CONTAINER, _EXIT_AT_ONCE, deadline_s=_STANDS_STILL_AFTER_S)
         except ProblemError:
             return True
-        return False
+        code = finished.exit.code
+        return code is None or code < 0
 
     async def is_executing(self) -> bool:
         """Whether a command that was executed inside, or what it left running, still has its stdio open.
