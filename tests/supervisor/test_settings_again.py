@@ -77,12 +77,12 @@ def test_a_file_that_a_variable_names_is_read_anew_from_what_is_given(file, monk
 @pytest.mark.parametrize(
     ("data", "words"),
     [
-        (b"max-actors = ", "cannot be used"),
+        (b"max-actors = ", "is no TOML: Invalid value"),
         (b"max-actors = 0", "max-actors"),
         (b"max-actors = true", "a text or a number"),
         (b"on-drain = 'pray'", "on-drain"),
         (b"colour = 'red'", "unknown setting: colour"),
-        (b"\xff", "cannot be used"),
+        (b"\xff", "is no TOML: byte 0 is not UTF-8"),
         (b"#" * (SETTINGS_BYTES_MAX + 1), "is larger than"),
     ],
 )
