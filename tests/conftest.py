@@ -8,12 +8,14 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.leaks import watch_for_leaks
+from tests.needs import in_ci
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# How long an example takes to make or to try says something about the machine only, which may be busy.
-settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# How long an example takes to make or to try says something about the machine only, which may be busy. CI tries the
+# same examples each time, so that what it says is about the change; everybody else's runs look for new ones.
+settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=in_ci())
 settings.load_profile("unhurried")
 
 

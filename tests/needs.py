@@ -68,7 +68,7 @@ class _Probe:
 
 
 def in_ci() -> bool:
-    """Whether a missing tool is a failure."""
+    """Whether this is CI: a missing tool is a failure there, and the same examples are tried each time."""
     return os.environ.get("CI") in {"1", "true"} or os.environ.get("GREENROOM_CI") == "1"
 
 
