@@ -59,7 +59,7 @@ def test_a_sandbox_has_the_terminal_of_a_command_open_until_that_ends_also_when_
             (
                 sys.executable, "-c", DRIVER, str(program) if is_confined else "", str(await bench.pid()),
                 json.dumps([*runsc, str(inside)]), *runsc, "exec", *options, "--env=TERM=vt100",
-                f"--internal-pid-file={inside}", "c1", *words, "sh", "-c", "echo begun; exec sleep 1000",
+                f"--internal-pid-file={inside}", "c1", *words, "sh", "-c", "trap '' HUP; echo begun; exec sleep 1000",
             ),
             deadline_s=90, env={"PYTHONPATH": str(ROOT)},
         )  # fmt: skip
