@@ -168,7 +168,7 @@ def test_a_suspend_is_refused_while_a_command_runs_and_not_when_it_has_ended(wor
 
 def test_a_command_whose_client_was_killed_is_killed_too(worker):
     with executing(worker, "sleep 4242") as process:
-        assert b"sleep 4242" in processes_inside(worker)
+        wait_until(lambda: b"sleep 4242" in processes_inside(worker))
         process.kill()
         wait_until(lambda: b"sleep 4242" not in processes_inside(worker))
     wait_until(lambda: files_of_executions(worker) == [])
