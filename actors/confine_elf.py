@@ -163,9 +163,7 @@ def confine_elf(machine: str) -> bytes:
     Raises:
         UnsupportedMachineError: gVisor itself runs on no other.
     """
-    found = of_machine(_MACHINES, machine, program="confine")
-    fprog, data = _data(found, machine)
-    return _program(found, fprog, found.code(fprog, fprog + len(data)), data + _DEV_NULL)
+    return _program(machine, stdin=_DEV_NULL)
 
 
 @functools.cache
@@ -175,20 +173,18 @@ def confine_at_terminal_elf(machine: str) -> bytes:
     Raises:
         UnsupportedMachineError: gVisor itself runs on no other.
     """
+    return _program(machine, stdin=b"")
+
+
+def _program(machine: str, *, stdin: bytes) -> bytes:
+    """One that makes this path its stdin; of none it leaves that alone."""
     found = of_machine(_MACHINES, machine, program="confine")
-    fprog, data = _data(found, machine)
-    return _program(found, fprog, found.code(fprog, None), data)
-
-
-def _data(found: _Machine, machine: str) -> tuple[int, bytes]:
-    """Where the filter's sock_fprog stands, and it with the filter."""
     program = filter_program(machine)
-    fprog = ENTRY + _aligned(len(found.code(0, 0)))
     instructions = b"".join(struct.pack("<HBBI", *each) for each in program)
-    return fprog, struct.pack("<HxxxxxxQ", len(program), fprog + _FPROG_BYTES) + instructions
-
-
-def _program(found: _Machine, fprog: int, code: bytes, data: bytes) -> bytes:
+    fprog = ENTRY + _aligned(len(found.code(0, None)))
+    filter_at = fprog + _FPROG_BYTES
+    code = found.code(fprog, filter_at + len(instructions) if stdin else None)
+    data = struct.pack("<HxxxxxxQ", len(program), filter_at) + instructions + stdin
     return static_elf(found.elf_number, code.ljust(fprog - ENTRY, b"\0") + data)
 
 

@@ -126,6 +126,15 @@ def refused_suspend(worker):
     return wait_until(look)["reason"]
 
 
+def suspends_after_the_rest_was_killed(worker):
+    """Whether what a command has left running keeps a suspend away, and nothing does when that is gone."""
+    worker.ask("suspend", uid="a1")
+    was_refused = refused_suspend(worker) == "OperationInProgress"
+    was_killed = executed(worker, "-c", "main", "--", "sh", "-c", KILL)[0] == 0
+    wait_until(lambda: files_of_executions(worker) == [])
+    return (was_refused, was_killed, suspends(worker)) == (True, True, "Suspended")
+
+
 def files_of_executions(worker):
     return [path.name for path in worker.state.sandboxes.glob("*/greenroom-exec-*")]
 
@@ -179,11 +188,7 @@ def test_what_a_command_leaves_running_with_its_output_open_is_told_and_keeps_a_
     code, out, err = executed(worker, "-c", "main", "--", "sh", "-c", "trap '' HUP; sleep 4242 & trap - HUP; echo out")
     assert (code, out) == (0, b"out\n")
     assert "has its output still open" in err
-    worker.ask("suspend", uid="a1")
-    assert refused_suspend(worker) == "OperationInProgress"
-    assert executed(worker, "-c", "main", "--", "sh", "-c", KILL)[0] == 0
-    wait_until(lambda: files_of_executions(worker) == [])
-    assert suspends(worker) == "Suspended"
+    assert suspends_after_the_rest_was_killed(worker)
 
 
 def test_a_drain_ends_commands_and_suspends_the_actor(tmp_path, rootfs):
@@ -253,11 +258,7 @@ def test_what_has_its_terminal_still_open_keeps_a_suspend_away_also_when_the_oth
         window.until(b"has its output still open")
         assert process.wait(timeout=SOON_S) == 0
     wait_until(lambda: files_of_executions(worker) == [])
-    worker.ask("suspend", uid="a1")
-    assert refused_suspend(worker) == "OperationInProgress"
-    assert executed(worker, "-c", "main", "--", "sh", "-c", KILL)[0] == 0
-    wait_until(lambda: files_of_executions(worker) == [])
-    assert suspends(worker) == "Suspended"
+    assert suspends_after_the_rest_was_killed(worker)
 
 
 def test_at_a_terminal_a_container_with_a_gpu_has_keys_too_and_can_make_no_device_node(tmp_path, rootfs):
