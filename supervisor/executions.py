@@ -6,7 +6,6 @@ how, keeps suspends away as long as its connection stands, and kills what is lef
 
 from __future__ import annotations
 
-import re
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakValueDictionary
@@ -14,6 +13,7 @@ from weakref import WeakValueDictionary
 import anyio
 import attrs
 
+from actors.runsc.argv import TERM
 from actors.steps.executing import Execution, executing
 from actors.steps.performer import Steps
 from actors.steps.stage import Stage
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from supervisor.worker import Worker
 
 ARGUMENTS_MAX: Final = 4096
-_TERM: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9+._-]{0,63}")
-"""What a kind of terminal may be called: by such names terminfo(5) finds its file."""
 
 
 @attrs.define
@@ -109,7 +107,7 @@ def _term(request: dict[str, Any]) -> str | None:
     if request.get("term") is None:
         return None
     term = control.text(request, "term")
-    if not _TERM.fullmatch(term):
+    if not TERM.fullmatch(term):
         raise _invalid("term must be the name of a kind of terminal, as xterm-256color")
     return term
 

@@ -5,6 +5,7 @@ Source: measured on runsc 20240729 ("argv, annotations, exit codes"); a later ru
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -17,6 +18,8 @@ EXEC_FD: Final = 0
 """The descriptor that has the program by way of which a command is executed: its stdin, which it gives another one."""
 EXEC_FD_AT_TERMINAL: Final = 3
 """The same where stdin is a terminal."""
+TERM: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9+._-]{0,63}")
+"""What a kind of terminal may be called: by such names terminfo(5) finds its file."""
 
 
 def create(container: str, *, bundle: Path, pid_file: Path) -> Argv:

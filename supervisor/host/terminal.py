@@ -15,7 +15,6 @@ from __future__ import annotations
 import fcntl
 import math
 import os
-import re
 import signal
 import termios
 import time
@@ -23,6 +22,7 @@ import tty
 from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
+from actors.runsc.argv import TERM
 from supervisor.host import spawning
 from supervisor.host.foreground import LAST_S, PASSED_ON, Passing, heard_signals, run_between
 
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
 PROGRAM_NAME: Final = "greenroom-confine"
 _STDIN, _STDOUT = 0, 1
-_KIND: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9+._-]{0,63}")
 _PLAIN_KIND: Final = "xterm"
 _SIZE_BYTES: Final = 8  # of struct winsize
 
@@ -46,7 +45,7 @@ def has_terminal() -> bool:
 def kind_of_terminal() -> str:
     """What kind ours is, as TERM says; a plain one where that says nothing of use."""
     kind = os.environ.get("TERM", "")
-    return kind if _KIND.fullmatch(kind) else _PLAIN_KIND
+    return kind if TERM.fullmatch(kind) else _PLAIN_KIND
 
 
 def run_at_terminal(
