@@ -133,13 +133,32 @@ async def remove_unproven(files: Files, snapshots: Path) -> None:
 async def _remove_unproven(files: Files, snapshots: Path, names: Iterable[str]) -> None:
     for name in names:
         if await has_no_manifest(files, snapshots / name):
-            await _remove(files, snapshots / name)
+            with suppress(OSError):
+                await _remove_but_a_snapshot(files, snapshots / name)
+
+
+async def _remove_but_a_snapshot(files: Files, directory: Path) -> None:
+    """Remove what was seen to have no manifest; one that is there after all is put back, and nothing is removed."""
+    try:
+        await files.rename(directory / MANIFEST_NAME, directory / REMOVED_NAME)
+    except FileNotFoundError:
+        await files.remove_tree(directory)
+    else:
+        await files.rename(directory / REMOVED_NAME, directory / MANIFEST_NAME)
 
 
 async def has_no_manifest(files: Files, directory: Path) -> bool:
-    """Whether there is certainly none, so that it is no snapshot: what cannot be looked at may have one."""
+    """Whether there is certainly none, so that it is no snapshot: what cannot be looked at may have one.
+
+    A file system that keeps in mind which names are absent (NFS) may not see one that was just made elsewhere; then its
+    directory still lists it.
+    """
     try:
-        return await files.lstat(directory / MANIFEST_NAME) is None
+        if await files.lstat(directory / MANIFEST_NAME) is not None:
+            return False
+        return MANIFEST_NAME not in await files.list_directory(directory)
+    except (FileNotFoundError, NotADirectoryError):
+        return True  # there is no directory either
     except OSError:
         return False
 

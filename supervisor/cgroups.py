@@ -17,6 +17,7 @@ from statemachine.reasons import Reason
 from supervisor.settings import CgroupsWanted
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
     from pathlib import Path
 
     from actors.ports import Delegation, Ports
@@ -83,10 +84,20 @@ class WorkerCgroups:
             return
         for name in names:
             if activation_in(name) not in activations:
-                try:
-                    await ports.cgroups.remove(name, deadline_s=EMPTY_S)
-                except (TimeoutError, OSError) as error:
-                    _tell(name, error)
+                await _remove(ports, name)
+
+    async def sweep_after(self, ports: Ports, activations: Collection[str]) -> None:
+        """Remove the cgroups of these activations, which have ended; as `sweep`, but beside others that begin."""
+        if self.delegation is None or not activations:
+            return
+        try:
+            names = await ports.cgroups.names()
+        except OSError as error:
+            _tell("cgroups", error)
+            return
+        for name in names:
+            if activation_in(name) in activations:
+                await _remove(ports, name)
 
     async def _tell_out_of_reach(self, ports: Ports, sandboxes: Path) -> None:
         """Tell what stays: what an earlier life began in a cgroup is taken over by one that has none to remove it."""
@@ -134,6 +145,13 @@ async def _look(ports: Ports) -> WorkerCgroups:
         return WorkerCgroups(delegation=delegation)
     message = "; ".join(f"{name} is not limited: {why}" for name, why in delegation.missing)
     return WorkerCgroups(delegation=delegation, reason=Reason.CGROUP_UNAVAILABLE, message=message)
+
+
+async def _remove(ports: Ports, name: str) -> None:
+    try:
+        await ports.cgroups.remove(name, deadline_s=EMPTY_S)
+    except (TimeoutError, OSError) as error:
+        _tell(name, error)
 
 
 def _tell(name: str, error: OSError) -> None:

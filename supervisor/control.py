@@ -32,7 +32,7 @@ from supervisor.step_runner import internal
 if TYPE_CHECKING:
     from anyio.abc import ByteStream
 
-    from actors.ports import Connection, Ports
+    from actors.ports import Connection, Listener, Ports
 
 VERSION: Final = 1
 LINE_LIMIT_BYTES: Final = 7 << 20
@@ -96,10 +96,14 @@ class ControlServer:
     _refused_uids: set[int] = attrs.field(factory=set, init=False)
 
     async def run(self) -> None:
-        """Accept and serve."""
-        listening = self.ports.net.listen_unix(self.path, mode=self.peers.socket_mode)
-        async with listening as listener, anyio.create_task_group() as group:
+        """Listen, accept and serve."""
+        async with self.ports.net.listen_unix(self.path, mode=self.peers.socket_mode) as listener:
             self.listening.set()
+            await self.serve(listener)
+
+    async def serve(self, listener: Listener) -> None:
+        """Accept from a socket that listens already, and serve."""
+        async with anyio.create_task_group() as group:
             while True:
                 connection = await listener.accept()
                 if not self.peers.may_ask(connection.peer):

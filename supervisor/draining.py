@@ -26,7 +26,7 @@ from statemachine.actor import OnDrain
 from statemachine.problem import ProblemError
 from statemachine.reasons import Reason
 from statemachine.states import FINAL, INACTIVE, State
-from supervisor.recovering import kill_at_once
+from supervisor.leftovers import kill_at_once
 from supervisor.shutdown import Phase
 
 if TYPE_CHECKING:

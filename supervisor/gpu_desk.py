@@ -14,7 +14,7 @@ import structlog
 
 from actors.gpu.detection import judge, look_for_nodes, require_nodes
 from actors.gpu.inventory import Inventory
-from actors.gpu.partition import Claim, Pool, Ticket, admit, grant, release
+from actors.gpu.partition import Claim, Pool, Ticket, admit, grant, hand_over, release
 from actors.gpu.view import SILENT, NvmlAnswers, unanswered
 from actors.steps.partition import claims_by_container
 from statemachine.problem import Problem, ProblemError, Step
@@ -141,6 +141,14 @@ class WorkerGpus:
         self._telling.forget(uid)
 
     # ---- what the worker asks
+
+    def leave_to(self, activation: str, uid: str) -> None:
+        """What an actor held is held by an activation of its own, with which nobody goes on: it may book anew."""
+        self.pool = hand_over(self.pool, uid, activation)
+        spec = self._specs.pop(uid, None)
+        if spec is not None:
+            self._specs[activation] = spec
+        self._telling.forget(uid)
 
     def used_bytes(self, uid: str) -> int | None:
         """How much memory is in use on the GPUs that an actor holds; None when it holds none, or NVML does not tell."""
@@ -269,7 +277,7 @@ class WorkerGpus:
 def desk_of(ports: Ports, settings: Settings) -> WorkerGpus:
     """The desk of a worker with these settings."""
     places = settings.places
-    watch = GpuWatch(ports.gpus, places)
+    watch = GpuWatch(ports.gpus, places, silence_s=settings.gpu_silence_s)
     specs: dict[str, str] = {}
     keeper = spec_keeper_of(ports, settings, in_use=specs.values)
     return WorkerGpus(files=ports.files, places=places, watch=watch, keeper=keeper, specs=specs)

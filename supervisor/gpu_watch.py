@@ -18,6 +18,7 @@ from actors.gpu.facts import FactError, MemoryFact, XidFact, decode_lines, is_of
 from actors.gpu.quarantine import Quarantine
 from actors.gpu.view import SILENT, NvmlAnswers, NvmlFails, after, after_monitor_ended
 from actors.gpu.xids import XidPolicy, class_of
+from supervisor.settings import GPU_SILENCE_S
 from supervisor.xid_reports import XidReports
 
 if TYPE_CHECKING:
@@ -28,8 +29,8 @@ if TYPE_CHECKING:
 FIRST_WORD_S: Final = 60.0
 """How long a monitor may take for its first word: without persistence mode NVML initialises each GPU, which takes
 seconds."""
-SILENCE_S: Final = 20.0
-"""How long it may be silent afterwards: it tells something every 3 s, and may have to initialise anew in between."""
+SILENCE_S: Final = GPU_SILENCE_S
+"""How long it may be silent afterwards."""
 _DELAY_MIN_S: Final = 1.0
 _DELAY_MAX_S: Final = 30.0
 # A monitor that lived that long was a good one: what ended it is new.

@@ -14,7 +14,7 @@ import structlog
 from statemachine.problem import Problem, ProblemError, Step
 from statemachine.reasons import Reason
 from supervisor.left import left_by
-from supervisor.recovering import end_leftovers
+from supervisor.leftovers import end_leftovers
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -10,7 +10,7 @@ and costs no other actor anything. All of it before work is taken on.
 from __future__ import annotations
 
 import re
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Final
 
 import anyio
@@ -21,7 +21,6 @@ from actors import journal as journals
 from actors import snapshots
 from actors.assignment import DesiredState, SnapshotAt
 from actors.named_snapshots import recall_named
-from actors.runsc.teardown import Leftover, end_activation, find_leftovers
 from actors.steps.assign import read_assignment
 from actors.steps.recover import LIVE
 from statemachine.actor import Snapshot
@@ -31,19 +30,19 @@ from statemachine.problem import Problem, ProblemError, Step
 from statemachine.reasons import Reason
 from statemachine.states import FINAL, INACTIVE, State
 from supervisor.admitting import wish_of
+from supervisor.leftovers import Unended, end_all, end_survivors, tell_unusable, unended
 from supervisor.life import Entrance
 from supervisor.mailbox import Adoption
 from supervisor.memory import adapt, first_memory, successor_memory
 from supervisor.setting_aside import set_aside
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from pathlib import Path
 
     from actors.assignment import WorkerAssignment
     from actors.journal import Replayed
     from actors.layout import ActorDir, StateDir
-    from actors.ports import Ports, ProcessIdentity
+    from actors.ports import Ports
     from actors.runsc.reclaiming import Survivor
     from statemachine.actor import Actor
     from statemachine.events import Event
@@ -52,9 +51,6 @@ if TYPE_CHECKING:
     from supervisor.worker import Worker
 
 JOURNAL_LIMIT_BYTES: Final = journals.LIMIT_BYTES
-KILLS_MAX: Final = 128
-"""Processes that are killed side by side: each holds a descriptor until it is gone."""
-KILL_S: Final = 5.0
 SIDE_BY_SIDE_MAX: Final = 16
 """Actors that are taken over side by side: for each a runsc is waited for."""
 _TEMPORARY: Final = re.compile(r"\..+\.[0-9a-f]{16}\.tmp")
@@ -62,16 +58,26 @@ _TEMPORARY: Final = re.compile(r"\..+\.[0-9a-f]{16}\.tmp")
 _log = structlog.get_logger("greenroom.recover")
 
 
-async def recover(ports: Ports, state_dir: StateDir, worker: Worker, found: Survey) -> bool:
+@attrs.frozen(kw_only=True)
+class Recovery:
+    """What came of it.
+
+    Attributes:
+        has_seen_all: whether every actor was looked at.
+        unended: what could not be ended, and no actor knows of; `end_until_gone` is for them.
+    """
+
+    has_seen_all: bool
+    unended: tuple[Unended, ...]
+
+
+async def recover(ports: Ports, state_dir: StateDir, worker: Worker, found: Survey) -> Recovery:
     """Bring the worker to where it can take on work. One that drains meanwhile leaves the rest to its next start.
 
     What lives is taken over all the same, so that the drain does with it what it does with every actor.
-
-    Returns:
-        Whether it has looked at every actor.
     """
     has_seen_all = True
-    await _end(ports, state_dir, found.dead)
+    left = [Unended(activation=name) for name in await end_all(ports, state_dir, found.dead)]
     for directory in (state_dir.root, state_dir.refused):
         await _sweep(ports, directory)
     uids = await _names(ports, state_dir.actors)
@@ -79,7 +85,7 @@ async def recover(ports: Ports, state_dir: StateDir, worker: Worker, found: Surv
 
     async def take_over(uid: str) -> None:
         async with limit:
-            await _recover_safely(ports, state_dir, worker, uid, found.alive[uid])
+            left.extend(await _recover_safely(ports, state_dir, worker, uid, found.alive[uid]))
 
     async with anyio.create_task_group() as group:
         for uid in filter(found.alive.__contains__, uids):
@@ -91,79 +97,34 @@ async def recover(ports: Ports, state_dir: StateDir, worker: Worker, found: Surv
                 has_seen_all = False
                 break
             await _recover_safely(ports, state_dir, worker, uid, ())
-    for uid in found.alive.keys() - set(uids):
-        await _end_survivors(ports, state_dir, worker, found.alive[uid])
+    for uid in sorted(found.alive.keys() - set(uids)):
+        left.extend(unended(worker, uid, await end_survivors(ports, state_dir, worker, found.alive[uid])))
     await worker.cgroups.sweep(ports, state_dir.sandboxes)
-    return has_seen_all
+    return Recovery(has_seen_all=has_seen_all, unended=tuple(left))
 
 
 async def _recover_safely(
     ports: Ports, state_dir: StateDir, worker: Worker, uid: str, survivors: tuple[Survivor, ...]
-) -> None:
-    """Whatever one actor's directory holds costs no other actor anything."""
+) -> list[Unended]:
+    """Whatever one actor's directory holds costs no other actor anything. Returns what it does not know of."""
+    left: list[Unended] = []
     try:
-        await _recover_actor(ports, state_dir, worker, uid, survivors)
+        await _recover_actor(ports, state_dir, worker, uid, survivors, left=left)
     except ProblemError as error:
-        _tell(uid, error)
+        tell_unusable(uid, error)
     except OSError as error:
-        _tell(uid, ProblemError(_unreadable(state_dir.actor(uid).root, error)))
+        tell_unusable(uid, ProblemError(_unreadable(state_dir.actor(uid).root, error)))
     except Exception:  # noqa: BLE001 - a fault of ours
         _log.exception("fault", actor=uid, reason=str(Reason.INTERNAL))
     if worker.find(uid) is None:
-        await _end_survivors(ports, state_dir, worker, survivors)
-
-
-async def end_leftovers(ports: Ports, state_dir: StateDir) -> None:
-    """End every activation that has a process or a directory: at the start, and when a drain's deadline left some."""
-    await _end(ports, state_dir, await find_leftovers(ports.processes, ports.files, state_dir.sandboxes))
-
-
-async def _end(ports: Ports, state_dir: StateDir, leftovers: Sequence[Leftover]) -> list[str]:
-    """End activations; returns the names of those of which something is still there, which is told."""
-    left: list[str] = []
-    await kill_at_once(ports, leftovers)
-    for leftover in leftovers:
-        try:
-            await end_activation(ports.processes, ports.files, state_dir.activation(leftover.activation))
-        except ProblemError as error:
-            left.append(leftover.activation)
-            _tell(leftover.activation, error)
-        else:
-            _log.info("ended", activation=leftover.activation, processes=len(leftover.processes))
-    return left
-
-
-async def kill_at_once(ports: Ports, leftovers: Sequence[Leftover]) -> None:
-    """Kill every process of every activation before any is cleared away.
-
-    To end an activation means to look at every process of the machine, more than once: with some thousand of them, one
-    after the other, that takes minutes, and a shutdown has seconds. What stays is met, and told, by that end.
-    """
-    limit = anyio.CapacityLimiter(KILLS_MAX)
-
-    async def kill(identity: ProcessIdentity) -> None:
-        async with limit:
-            with suppress(OSError):  # DeadlineExceededError is one
-                await ports.processes.kill_and_wait(identity, deadline_s=KILL_S)
-
-    async with anyio.create_task_group() as group:
-        for leftover in leftovers:
-            for identity in leftover.processes:
-                group.start_soon(kill, identity)
-
-
-async def _end_survivors(ports: Ports, state_dir: StateDir, worker: Worker, survivors: Sequence[Survivor]) -> list[str]:
-    """End what nobody goes on with of one actor; its GPUs are free after that. Returns what is still there."""
-    leftovers = [Leftover(activation=each.record.activation, processes=each.processes) for each in survivors]
-    left = await _end(ports, state_dir, leftovers)
-    if survivors and not left:
-        worker.gpus.give_back(survivors[0].record.actor)
+        return unended(worker, uid, await end_survivors(ports, state_dir, worker, survivors))
     return left
 
 
 async def _recover_actor(
-    ports: Ports, state_dir: StateDir, worker: Worker, uid: str, survivors: tuple[Survivor, ...]
+    ports: Ports, state_dir: StateDir, worker: Worker, uid: str, survivors: tuple[Survivor, ...], *, left: list[Unended]
 ) -> None:
+    """Go on with one actor. `left` gets what cannot be ended and is not its own to undo, however this ends."""
     directory = state_dir.actor(uid)
     try:
         assignment = await read_assignment(ports.files, directory.assignment)
@@ -183,7 +144,8 @@ async def _recover_actor(
     await _sweep(ports, directory.root)
     replayed = await _replay(ports, directory)
     actor = adapt(replayed.actor, assignment) if replayed else first_memory(assignment, None)
-    saved = await _newer(ports, directory, actor)
+    # At rest all is written down; what else is there is of an earlier life, which a cold start has forgotten.
+    saved = None if replayed and actor.state in INACTIVE else await _newer(ports, directory, actor)
     actor = attrs.evolve(actor, last_good=saved or actor.last_good)
     if replayed is None:
         actor = attrs.evolve(actor, state=State.CREATING, origin=None, pending=None)
@@ -201,10 +163,12 @@ async def _recover_actor(
         saved = None
     lost = None if saved else await _take_over(life, survivors, replayed, boot_id=ports.wall.boot_id())
     if saved or lost:
-        left = await _end_survivors(ports, state_dir, worker, survivors)
-        if left:  # it is held on to, and undone again by the actor's own steps
-            life.inherit(left[0])
+        names = await end_survivors(ports, state_dir, worker, survivors)
+        if names and life.actor.held:  # one is held on to, and undone again by the actor's own steps
+            life.inherit(names[0])
+            left.extend(Unended(activation=name) for name in names[1:])
         else:
+            left.extend(unended(worker, uid, names))
             life.actor = attrs.evolve(life.actor, held=())
     # What a save left is nothing without its manifest; the commands that could write on have ended.
     await snapshots.remove_unproven(ports.files, directory.snapshots)
@@ -305,9 +269,9 @@ async def _replay(ports: Ports, directory: ActorDir) -> Replayed | None:
         data = await ports.files.read(directory.journal, limit_bytes=JOURNAL_LIMIT_BYTES)
         replayed = journals.replay(data, subject=str(directory.journal))
     except OSError as error:
-        _tell(directory.root.name, ProblemError(_unreadable(directory.journal, error)))
+        tell_unusable(directory.root.name, ProblemError(_unreadable(directory.journal, error)))
     except ProblemError as error:
-        _tell(directory.root.name, error)
+        tell_unusable(directory.root.name, error)
     else:
         if replayed.torn_bytes:
             # What is appended later must not become part of the torn line.
@@ -332,11 +296,6 @@ async def _names(ports: Ports, path: Path) -> tuple[str, ...]:
         return ()
     except OSError as error:
         raise ProblemError(_unreadable(path, error)) from error
-
-
-def _tell(subject: str, error: ProblemError) -> None:
-    for problem in error.problems:
-        _log.warning("unusable", subject=subject, reason=str(problem.reason), message=problem.message)
 
 
 def _of_another(directory: ActorDir, assignment: WorkerAssignment) -> Problem:

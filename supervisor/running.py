@@ -7,7 +7,7 @@ every actor comes to rest (`supervisor.draining`), and the worker leaves (`super
 from __future__ import annotations
 
 import signal
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -32,6 +32,7 @@ from supervisor.host.background import open_background
 from supervisor.http_pages import serving_pages
 from supervisor.inbox import SignalInbox
 from supervisor.leaving import leaving_nothing
+from supervisor.leftovers import end_until_gone
 from supervisor.looking_on import LookingOn
 from supervisor.metrics.exposing import Metrics
 from supervisor.peers import Peers
@@ -45,11 +46,11 @@ from supervisor.usage import measured_status, measured_worker_status
 from supervisor.worker import Worker
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable
 
     from anyio.abc import TaskGroup
 
-    from actors.ports import Ports
+    from actors.ports import Listener, Ports
     from statemachine.events import GpuLost
     from supervisor.left import Left
     from supervisor.log_hearing import LogWorld
@@ -97,6 +98,7 @@ async def run_worker(
         _listening(signals, shutdown, requests),
         _held(ports, settings, state_dir),
         serving_pages(ports, settings, health, metrics),
+        _control_socket(ports, settings) as listener,
     ):
         runtime = await look_at_runtime(ports, settings)
         cgroups = await take_in_hand(ports, settings.cgroups)
@@ -124,10 +126,11 @@ async def run_worker(
             scope.start_soon(answer_signals, requests, worker, reloading, name="requests")
             found, recovered = await survey(ports, state_dir, gpus), anyio.Event()
             scope.start_soon(gpus.run, partial(_tell_loss, worker, recovered), worker.tell_trouble, name="gpus")
-            await _recover(ports, worker, found)
+            await _recover(ports, worker, found, scope)
             recovered.set()
             if not worker.draining:
-                await _work(ports, worker, health, reloading, looking_on=looking_on, scope=scope)
+                control = partial(_serve, ports, worker, listener, looking_on)
+                await _work(ports, worker, health, reloading, control=control, scope=scope)
             looking_on.executions.end()
             leaving.drained = await drain(ports, worker, present, looking_on.executions.ended)
             await looking_on.finish()
@@ -169,14 +172,23 @@ async def _tell_loss(worker: Worker, recovered: anyio.Event, uid: str, event: Gp
     await worker.lose_gpu(uid, event)
 
 
-async def _recover(ports: Ports, worker: Worker, found: Survey) -> None:
+async def _recover(ports: Ports, worker: Worker, found: Survey, scope: TaskGroup) -> None:
     """Take over what an earlier life left. Who asks for the end meanwhile waits for what lives, not for all actors."""
     with worker.shutdown.until(Phase.SAVING):
-        worker.has_recovered = await recover(ports, worker.state_dir, worker, found)
+        recovery = await recover(ports, worker.state_dir, worker, found)
+        worker.has_recovered = recovery.has_seen_all
+        if recovery.unended:
+            scope.start_soon(end_until_gone, ports, worker, recovery.unended, name="leftovers")
 
 
 async def _work(
-    ports: Ports, worker: Worker, health: Health, reloading: Reloading, *, looking_on: LookingOn, scope: TaskGroup
+    ports: Ports,
+    worker: Worker,
+    health: Health,
+    reloading: Reloading,
+    *,
+    control: Callable[[Admission], Awaitable[None]],
+    scope: TaskGroup,
 ) -> None:
     """Take on work, over the socket and from the directory, until a signal asks for the end."""
     settings, state_dir = worker.settings, worker.state_dir
@@ -187,14 +199,7 @@ async def _work(
         snapshots_of=lambda uid: state_dir.actor(uid).snapshots,
         observer=worker.observer,
     )
-    server = ControlServer(
-        ports=ports,
-        path=settings.control_socket,
-        operations=_operations(ports, worker, admission, looking_on),
-        peers=Peers(settings.control_uids),
-    )
-    scope.start_soon(health.run, CONTROL, partial(_serve, server), name=CONTROL)
-    await server.listening.wait()
+    scope.start_soon(health.run, CONTROL, partial(control, admission), name=CONTROL)
     async with anyio.create_task_group() as intakes:
         if settings.assignments is not None:
             intake = DirectoryIntake(
@@ -219,12 +224,29 @@ async def _work(
         intakes.cancel_scope.cancel()
 
 
-async def _serve(server: ControlServer) -> None:
-    """The control socket is the way in for a person: without it the worker does not run."""
-    try:
-        await server.run()
-    except OSError as error:
-        raise ProblemError(no_socket(server.path, error)) from error
+async def _serve(ports: Ports, worker: Worker, listener: Listener, looking_on: LookingOn, admission: Admission) -> None:
+    server = ControlServer(
+        ports=ports,
+        path=worker.settings.control_socket,
+        operations=_operations(ports, worker, admission, looking_on),
+        peers=Peers(worker.settings.control_uids),
+    )
+    await server.serve(listener)
+
+
+@asynccontextmanager
+async def _control_socket(ports: Ports, settings: Settings) -> AsyncIterator[Listener]:
+    """Listen, before anything of an earlier life is taken over; who connects meanwhile is heard after that.
+
+    It is the way in for a person: without it no worker begins. One that had begun would end all sandboxes with itself.
+    """
+    async with AsyncExitStack() as stack:
+        mode = Peers(settings.control_uids).socket_mode
+        try:
+            listener = await stack.enter_async_context(ports.net.listen_unix(settings.control_socket, mode=mode))
+        except OSError as error:
+            raise ProblemError(no_socket(settings.control_socket, error)) from error
+        yield listener
 
 
 @asynccontextmanager

@@ -21,6 +21,10 @@ MAX_ACTORS: Final = 1000
 """How many actors a worker takes on where nobody says."""
 
 
+GPU_SILENCE_S: Final = 20.0
+"""How long a GPU monitor may be silent: ours tells something every 3 s, and may have to initialise anew in between."""
+
+
 class CdiSource(enum.StrEnum):
     """Where the CDI spec of the pod's GPUs comes from."""
 
@@ -90,6 +94,7 @@ class Settings:
         toolkit_dir: where the NVIDIA container toolkit is; None looks where it usually is.
         cdi_source: where the CDI spec comes from.
         gpu_monitor: the program that tells of the GPUs, instead of our own; it speaks version 1 of `actors.gpu.facts`.
+        gpu_silence_s: how long a monitor that has spoken may be silent before it is replaced.
         cgroups: whether actors get cgroups of their own.
         cgroup_root: where cgroup v2 is mounted.
         container_output: where containers' lines go.
@@ -114,6 +119,7 @@ class Settings:
     toolkit_dir: Path | None = None
     cdi_source: CdiSource = CdiSource.POD
     gpu_monitor: Path | None = None
+    gpu_silence_s: float = GPU_SILENCE_S
     cgroups: CgroupsWanted = CgroupsWanted.AUTO
     cgroup_root: Path = CGROUP_ROOT
     container_output: ContainerOutput = ContainerOutput.FILE

@@ -76,6 +76,7 @@ WORDS: Final[Mapping[str, str]] = MappingProxyType(
         "why": "why nothing happens, on purpose, or why something was given up",
         "xid": "number of an error that the driver reported",
         # the rest of a status and of a journal line
+        "activations": "names of activations that nobody goes on with",
         "at": "when, in UTC",
         "base": "the machine's whole memory",
         "bootId": "of the kernel",

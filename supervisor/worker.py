@@ -28,7 +28,8 @@ from supervisor.mailbox import ClosedMailboxError
 from supervisor.memory import successor_memory
 from supervisor.observing import NOBODY
 from supervisor.origins import needed_by_others
-from supervisor.refusals import draining, full, not_found, unwritable
+from supervisor.refusals import draining, not_found, unwritable
+from supervisor.room import Room
 from supervisor.status import actor_status, status_stands, write_status
 from supervisor.step_runner import internal
 from supervisor.tombstones import Tombstones
@@ -96,7 +97,7 @@ class Worker:
         self.uploads = Uploads(
             ports=ports, state_dir=state_dir, store=settings.snapshot_store, scope=scope, roster=self, observer=observer
         )
-        self._tombstones = Tombstones(ports.wall.now_s)
+        self._tombstones, self._room = Tombstones(ports.wall.now_s), Room()
         self._arrived = anyio.Event()
 
     @property
@@ -148,12 +149,7 @@ class Worker:
             ProblemError: WorkerFull, WorkerDraining.
         """
         self.require_open()
-        if len(self._lives) < self.settings.max_actors:
-            return
-        others = (life for other, life in self._lives.items() if other != uid)
-        here = sum(life.actor.state is not State.TERMINATED or life.begins_anew for life in others)
-        if here >= self.settings.max_actors:
-            raise ProblemError(full(here, self.settings.max_actors))
+        self._room.require(self._lives, uid, self.settings.max_actors)
 
     @asynccontextmanager
     async def booked(self, assignment: WorkerAssignment) -> AsyncIterator[None]:
@@ -271,6 +267,7 @@ class Worker:
             return
         self._gpus_at_rest.find(life.uid, life.actor.state)
         self._lives[life.uid] = life
+        self._room.count_anew()
         self._start(life, entrance)
 
     # ---- lives

@@ -195,6 +195,11 @@ def release(pool: Pool, uid: str) -> Pool:
     return Pool(ticket for ticket in pool.tickets if ticket.uid != uid)
 
 
+def hand_over(pool: Pool, uid: str, to: str) -> Pool:
+    """The pool after somebody else has the place and the GPUs of an actor; it may have had nothing."""
+    return Pool(attrs.evolve(each, uid=to) if each.uid == uid else each for each in pool.tickets)
+
+
 def lost_grants(pool: Pool, inventory: Inventory) -> Mapping[str, tuple[Loss, ...]]:
     """What each actor holds that is lost, by its uid; of all GPUs that were ever seen, with or without a node."""
     found = {ticket.uid: tuple(_losses(ticket, inventory)) for ticket in pool.tickets}

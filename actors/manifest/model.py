@@ -135,6 +135,12 @@ class SnapshotGpu:
     pci_bus_id: str
 
 
+def _check_ordinals(_instance: object, _attribute: object, value: tuple[SnapshotGpu, ...]) -> None:
+    if [gpu.ordinal for gpu in value] != list(range(len(value))):
+        message = f"the ordinals {', '.join(str(gpu.ordinal) for gpu in value)} are not their places"
+        raise ValueError(message)
+
+
 @attrs.frozen(kw_only=True)
 class SnapshotContainer:
     """One application container.
@@ -146,7 +152,7 @@ class SnapshotContainer:
     name: str
     image_digest: str | None
     shape: Shape
-    gpus: tuple[SnapshotGpu, ...]
+    gpus: tuple[SnapshotGpu, ...] = attrs.field(validator=_check_ordinals)
     exited: int | None
 
 

@@ -6,8 +6,10 @@ Refuses: StateUnwritable.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
+import anyio
 import orjson
 
 from actors.assignment import WorkerAssignment
@@ -42,7 +44,13 @@ async def adopt_assignment(stage: Stage, assignment: WorkerAssignment) -> None:
         ProblemError: StateUnwritable; the old one stands.
     """
     async with stage.recording:
-        await write_assignment(stage.ports.files, stage.directory, assignment)
+        try:
+            await write_assignment(stage.ports.files, stage.directory, assignment)
+        except ProblemError:
+            # It may have been renamed before something failed, and what was refused must not come with the next start.
+            with anyio.CancelScope(shield=True), suppress(ProblemError):
+                await write_assignment(stage.ports.files, stage.directory, stage.assignment)
+            raise
         stage.assignment = assignment
 
 

@@ -53,13 +53,20 @@ shapes = st.builds(
     capabilities=strings,
     others=st.none() | st.lists(st.builds(ShapeMember, name=texts, value=texts), max_size=2).map(tuple),
 )
+
+
+def in_order(gpus):
+    """At the ordinals that their places are."""
+    return tuple(attrs.evolve(gpu, ordinal=ordinal) for ordinal, gpu in enumerate(gpus))
+
+
 gpus = st.builds(SnapshotGpu, ordinal=counts, uuid=texts, model=texts, minor=counts, pci_bus_id=texts)
 containers = st.builds(
     SnapshotContainer,
     name=texts,
     image_digest=st.none() | texts,
     shape=shapes,
-    gpus=st.lists(gpus, max_size=2).map(tuple),
+    gpus=st.lists(gpus, max_size=2).map(in_order),
     exited=st.none() | st.integers(0, 255),
 )
 files_ = st.lists(
@@ -212,6 +219,7 @@ def changed(*way, value):
         (changed("containers", 0, "exited", value="0"), "exited"),
         (changed("containers", 0, "shape", "user", "uid", value=None), "uid"),
         (changed("containers", 0, "gpus", 0, "ordinal", value=-1), "ordinal"),
+        (changed("containers", 0, "gpus", 0, "ordinal", value=1), "the ordinals 1 are not their places"),
         (changed("runsc", "sha256", value="x"), "$.runsc"),
         (changed("files", 0, "size", value=-1), "$.files[0]"),
         (changed("files", 0, "size", value="5"), "size"),

@@ -22,6 +22,7 @@ from actors.snapshots import (
     REMOVED_NAME,
     directory_of,
     find_snapshot,
+    has_no_manifest,
     is_snapshot_id,
     look_at_snapshot,
     newest,
@@ -139,6 +140,38 @@ async def test_what_cannot_be_looked_at_may_be_a_snapshot_and_stays():
     files.fail("lstat", HOME / FOUR / MANIFEST_NAME, errno.EIO)
     await remove_unproven(files, HOME)
     assert FOUR in await names(files)
+
+
+async def test_a_snapshot_whose_manifest_was_overlooked_is_not_removed(monkeypatch):
+    files = await three()
+
+    async def absent(_path):
+        return None
+
+    monkeypatch.setattr(files, "lstat", absent)
+    await remove_unproven(files, HOME)
+    monkeypatch.undo()
+    assert await names(files) == {ONE, TWO, THREE}
+    assert (await the_newest(files)).id == THREE
+
+
+async def test_a_manifest_that_was_overlooked_keeps_its_name_so_that_a_power_cut_costs_nothing(monkeypatch):
+    files, renamed = await three(), []
+
+    async def absent(_path):
+        return None
+
+    async def rename(source, target):
+        renamed.append((source, target))
+
+    monkeypatch.setattr(files, "lstat", absent)
+    monkeypatch.setattr(files, "rename", rename)
+    await remove_unproven(files, HOME)
+    assert renamed == []
+
+
+async def test_a_directory_that_is_gone_has_no_manifest():
+    assert await has_no_manifest(FakeFiles(), HOME / FOUR)
 
 
 @pytest.mark.parametrize("operation", ["remove_tree", "list_directory"])

@@ -35,7 +35,8 @@ report() {{
 now=$(cat /run/greenroom/gpus.json 2>/dev/null); report; before=$now
 while :; do
     now=$(cat /run/greenroom/gpus.json 2>/dev/null)
-    test "$now" = "$before" || {{ report; before=$now; }}
+    again=$(cat /run/greenroom/gpus.json 2>/dev/null) # a suspend may come in the middle of a read
+    test "$now" != "$again" || test "$now" = "$before" || {{ report; before=$now; }}
     sleep 0.05
 done
 """

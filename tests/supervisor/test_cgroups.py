@@ -131,6 +131,14 @@ async def test_where_activations_cannot_be_listed_nothing_is_removed():
     assert await ports.cgroups.names() == ("a1.x",)
 
 
+async def test_after_some_have_ended_their_cgroups_go_and_no_other_one_is_touched():
+    ports = ports_with(WHOLE)
+    for name in ("a1.ended", "a1.beginning", "a2.gone"):
+        await ports.cgroups.make(name, leaves=(), limits=CgroupLimits())
+    await WorkerCgroups(delegation=WHOLE).sweep_after(ports.as_ports, {"ended", "another"})
+    assert await ports.cgroups.names() == ("a1.beginning", "a2.gone")
+
+
 async def test_what_was_begun_in_a_cgroup_and_lives_on_in_a_worker_without_one_is_told():
     ports = ports_with()
     ports.files.put(enter_path(STATE.activation("taken")), b"")

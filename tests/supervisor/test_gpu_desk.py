@@ -166,6 +166,21 @@ async def test_a_spec_is_in_use_until_its_actor_gives_its_gpus_back():
     assert used == {}
 
 
+async def test_what_is_left_to_an_activation_is_not_the_actors_that_books_anew():
+    desk, _, _, _ = a_desk(0, 1, 2)
+    used = desk._specs
+    await desk.grant("a1", claims(main=1))
+    kept = await desk.spec("a1")
+    desk.leave_to("left", "a1")
+    assert desk.grants("left") == (Grant("main", ("GPU-0",)),)
+    assert await desk.grant("a1", claims(other=2)) == (Grant("other", ("GPU-1", "GPU-2")),)
+    desk.give_back("a1")
+    assert used == {"left": kept.identity}
+    desk.give_back("left")
+    desk.leave_to("left", "a1")
+    assert (used, desk.pool.tickets) == ({}, ())
+
+
 @asynccontextmanager
 async def watching(desk):
     told = []

@@ -91,7 +91,7 @@ async def test_who_is_asked_to_end_while_it_recovers_recovers_no_other_actor_and
 ):
     begun = []
 
-    async def recover_actor(_ports, _state_dir, _worker, uid, _survivors):
+    async def recover_actor(_ports, _state_dir, _worker, uid, _survivors, *, left):
         begun.append(uid)
         if begun[-1] == at:
             bench.signals.inbox.put(signal.SIGHUP)  # which is no reason to end
@@ -112,7 +112,7 @@ async def test_who_is_asked_to_end_while_it_recovers_recovers_no_other_actor_and
 async def test_a_signal_that_came_before_anything_else_ends_it_before_the_first_actor(bench, monkeypatch):
     begun = []
 
-    async def recover_actor(_ports, _state_dir, _worker, uid, _survivors):
+    async def recover_actor(_ports, _state_dir, _worker, uid, _survivors, *, left):
         begun.append(uid)
 
     monkeypatch.setattr(recovering, "_recover_actor", recover_actor)
