@@ -37,6 +37,12 @@ class Go:
     target: State
     orders: tuple[Order, ...]
     remember: tuple[Update, ...]
+    makes: frozenset[Resource] = attrs.field(init=False, eq=False, repr=False)
+    """What these orders may make: it is held from now on."""
+
+    @makes.default
+    def _what_the_orders_make(self) -> frozenset[Resource]:
+        return frozenset(resource for order in self.orders for resource in c.CREATES.get(order.kind, ()))
 
 
 @attrs.frozen(kw_only=True)
@@ -59,7 +65,8 @@ Cell = Go | Ignore | Refuse
 
 
 def _plain(kind: type) -> Order:
-    return Order(kind, lambda _actor: kind())
+    command = kind()  # it says nothing of the actor, so that one will do for all
+    return Order(kind, lambda _actor: command)
 
 
 def _undo(actor: Actor) -> tuple[Resource, ...]:

@@ -34,18 +34,15 @@ Predicate = Callable[[Actor, Event], bool]
 
 @attrs.frozen
 class Guard:
-    """A predicate with a name; `joined` is set when the name is one of several, joined by `&`."""
+    """A predicate with a name; `joined` holds the predicates of which all must hold when the name joins several."""
 
     name: str
     holds: Predicate
-    joined: bool = False
+    joined: tuple[Predicate, ...] = ()
 
     def __and__(self, other: Guard) -> Guard:
-        return Guard(
-            f"{self.name} & {other.name}",
-            lambda actor, event: self.holds(actor, event) and other.holds(actor, event),
-            joined=True,
-        )
+        parts = (*(self.joined or (self.holds,)), *(other.joined or (other.holds,)))
+        return Guard(f"{self.name} & {other.name}", _all_of(parts), joined=parts)
 
     def __or__(self, other: Guard) -> Guard:
         return Guard(
@@ -55,6 +52,18 @@ class Guard:
     def __invert__(self) -> Guard:
         name = f"({self.name})" if self.joined else self.name
         return Guard(f"~{name}", lambda actor, event: not self.holds(actor, event))
+
+
+def _all_of(parts: tuple[Predicate, ...]) -> Predicate:
+    """Whether all hold, in this order. Flat, as a step asks several, and calls within calls are what that costs."""
+
+    def holds(actor: Actor, event: Event) -> bool:
+        for part in parts:  # noqa: SIM110 - a generator would cost more than what it asks
+            if not part(actor, event):
+                return False
+        return True
+
+    return holds
 
 
 def _exits(actor: Actor, event: Event) -> tuple[int | None, ...]:

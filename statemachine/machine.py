@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -9,7 +10,7 @@ import attrs
 from .actor import Actor, Resource
 from .catalogue import CATALOGUE
 from .cells import Go, Ignore
-from .commands import CREATES, Command, RecordAssignment
+from .commands import Command, RecordAssignment
 from .problem import Problem, Step
 from .reasons import Reason
 from .states import State
@@ -57,18 +58,23 @@ def step(actor: Actor, event: Event) -> Outcome:
     Returns: a Transition with the new memory and the commands to perform in order; or Ignored or Refused, which change
         nothing.
     """
-    cell = next(cell for cell in TABLE[actor.state, type(event)] if cell.when.holds(actor, event))
-    if isinstance(cell, Ignore):
-        return Ignored(why=cell.why)
+    for cell in TABLE[actor.state, type(event)]:
+        if cell.when.holds(actor, event):
+            break
+    else:
+        raise AssertionError(f"no row of ({actor.state}, {type(event).__name__}) holds: {actor}")
     if not isinstance(cell, Go):
+        if isinstance(cell, Ignore):
+            return Ignored(why=cell.why)
         return Refused(problem=_refusal(actor, event, cell.reason))
     new = actor
     for update in cell.remember:
         new = update.apply(new, event)
     # Commands see what the row remembers, except a pending request, which the row may both follow and forget.
-    seen = attrs.evolve(new, pending=actor.pending)
-    commands = tuple(order.make(seen) for order in cell.orders)
-    return Transition(actor=attrs.evolve(new, state=cell.target, held=_hold(new.held, commands)), commands=commands)
+    seen = new if new.pending is actor.pending else new.but(pending=actor.pending)
+    commands = tuple([order.make(seen) for order in cell.orders])
+    held = _in_order(new.held, cell.makes) if cell.makes else new.held
+    return Transition(actor=new.but(state=cell.target, held=held), commands=commands)
 
 
 def begin(actor: Actor) -> Transition:
@@ -78,13 +84,13 @@ def begin(actor: Actor) -> Transition:
         actor: what is known of it. `origin` is the snapshot to start from, and `pending` is Suspend when Suspended is
             wanted first; such an origin is verified, so it is `last_good`, too.
     """
-    first = attrs.evolve(actor, state=State.ASSIGNED, containers=fates_after(actor, actor.origin))
+    first = actor.but(state=State.ASSIGNED, containers=fates_after(actor, actor.origin))
     return Transition(actor=first, commands=(RecordAssignment(),))
 
 
-def _hold(held: tuple[Resource, ...], commands: tuple[Command, ...]) -> tuple[Resource, ...]:
+@functools.cache  # as many as there are ways to hold some of four resources
+def _in_order(held: tuple[Resource, ...], made: frozenset[Resource]) -> tuple[Resource, ...]:
     """What is held once the commands are given, in the order of making."""
-    made = {resource for command in commands for resource in CREATES.get(type(command), ())}
     return tuple(sorted({*held, *made}, key=_ORDER.__getitem__))
 
 

@@ -37,6 +37,9 @@ class State(enum.StrEnum):
     FAILED = "Failed"
     TERMINATED = "Terminated"
 
+    # As the string that it is equal to: a state is looked up at every step, and the hash of an enum is Python code.
+    __hash__ = str.__hash__
+
 
 RESTING: Final = frozenset({State.RUNNING, State.SUSPENDED, State.FAILED})
 FINAL: Final = frozenset({State.TERMINATED})

@@ -62,19 +62,18 @@ def _keep_first(actor: Actor, event: Event) -> Actor:
     first = actor.problem
     if first is None or first.reason in _MILD:
         first = _problem_of(event) or first
-    return attrs.evolve(actor, problem=first)
+    return actor.but(problem=first)
 
 
 def _new_cause(actor: Actor, event: Event) -> Actor:
     # Whatever follows the loss of a GPU is taken for its consequence.
-    return actor if actor.lost_gpus else attrs.evolve(actor, problem=_problem_of(event))
+    return actor if actor.lost_gpus else actor.but(problem=_problem_of(event))
 
 
 def _begin(actor: Actor, event: Event) -> Actor:
     if not isinstance(event, Activate):
         return actor
-    return attrs.evolve(
-        actor,
+    return actor.but(
         origin=event.source,
         asked_by=event.by,
         on_difference=event.on_difference,
@@ -100,7 +99,7 @@ def _count_exit(actor: Actor, event: Event) -> Actor:
         attrs.evolve(fate, exit_code=event.exit_code) if fate.name == event.container else fate
         for fate in actor.containers
     )
-    return attrs.evolve(actor, containers=fates)
+    return actor.but(containers=fates)
 
 
 def _blame_container(actor: Actor, _event: Event) -> Actor:
@@ -113,14 +112,16 @@ def _blame_container(actor: Actor, _event: Event) -> Actor:
         subject=failed.name,
         message=f"container {failed.name} exited with code {failed.exit_code}",
     )
-    return attrs.evolve(actor, problem=problem)
+    return actor.but(problem=problem)
+
+
+_COMPLETED: Final = Problem(
+    step=Step.SUPERVISE, reason=Reason.COMPLETED, subject="containers", message="every container exited with code 0"
+)
 
 
 def _praise(actor: Actor, _event: Event) -> Actor:
-    problem = Problem(
-        step=Step.SUPERVISE, reason=Reason.COMPLETED, subject="containers", message="every container exited with code 0"
-    )
-    return attrs.evolve(actor, problem=problem)
+    return actor.but(problem=_COMPLETED)
 
 
 def _blame_thaw(actor: Actor, event: Event) -> Actor:
@@ -133,24 +134,24 @@ def _blame_thaw(actor: Actor, event: Event) -> Actor:
         message=f"the sandbox could not be thawed: {cause.message if cause else 'unknown'}{first}",
         detail=cause.detail if cause else "",
     )
-    return attrs.evolve(actor, problem=problem)
+    return actor.but(problem=problem)
 
 
 def _try_again(actor: Actor, _event: Event) -> Actor:
-    return attrs.evolve(actor, ending=Ending.FAILED, problem=None, containers=fates_after(actor, actor.origin))
+    return actor.but(ending=Ending.FAILED, problem=None, containers=fates_after(actor, actor.origin))
 
 
 def _keep_drain(actor: Actor, event: Event) -> Actor:
     by_suspend = isinstance(event, DrainRequested) and event.on_drain is OnDrain.SUSPEND
     # Once it has to be stopped (a suspend for the drain failed), a second drain does not try to suspend again.
     by_stop = not by_suspend or actor.pending is Pending.DRAIN_BY_STOP
-    return attrs.evolve(actor, pending=Pending.DRAIN_BY_STOP if by_stop else Pending.DRAIN_BY_SUSPEND)
+    return actor.but(pending=Pending.DRAIN_BY_STOP if by_stop else Pending.DRAIN_BY_SUSPEND)
 
 
 def _forget_drain(actor: Actor, _event: Event) -> Actor:
     # The process that was draining is gone; the one that recovers does not drain.
     drains = actor.pending in {Pending.DRAIN_BY_SUSPEND, Pending.DRAIN_BY_STOP}
-    return attrs.evolve(actor, pending=None) if drains else actor
+    return actor.but(pending=None) if drains else actor
 
 
 def _promote(actor: Actor, event: Event) -> Actor:
@@ -158,28 +159,28 @@ def _promote(actor: Actor, event: Event) -> Actor:
         return actor
     ended = {**dict(event.snapshot.exited), **{fate.name: fate.exit_code for fate in actor.containers if fate.ended}}
     fates = tuple(ContainerFate(name=fate.name, exit_code=ended.get(fate.name)) for fate in actor.containers)
-    return attrs.evolve(actor, origin=event.snapshot, last_good=event.snapshot, problem=None, containers=fates)
+    return actor.but(origin=event.snapshot, last_good=event.snapshot, problem=None, containers=fates)
 
 
 def _keep_saved(actor: Actor, event: Event) -> Actor:
     saved = event.saved if isinstance(event, RolledBack) else None
-    return attrs.evolve(actor, last_good=saved or actor.last_good)
+    return actor.but(last_good=saved or actor.last_good)
 
 
 def _adopt_origin(actor: Actor, _event: Event) -> Actor:
-    return attrs.evolve(actor, last_good=actor.origin or actor.last_good)
+    return actor.but(last_good=actor.origin or actor.last_good)
 
 
 def _forget_cleanup(actor: Actor, _event: Event) -> Actor:
     by_cleanup = actor.problem is not None and actor.problem.step in {Step.RELEASE, Step.TEARDOWN}
-    return attrs.evolve(actor, problem=None) if by_cleanup else actor
+    return actor.but(problem=None) if by_cleanup else actor
 
 
 def _keep_stored(actor: Actor, event: Event) -> Actor:
     if not isinstance(event, SnapshotUploaded):
         return actor
     told = without_upload_trouble(actor) if _is_of(actor.last_good, event) else actor
-    return attrs.evolve(told, origin=_stored(actor.origin, event), last_good=_stored(actor.last_good, event))
+    return told.but(origin=_stored(actor.origin, event), last_good=_stored(actor.last_good, event))
 
 
 def _stored(snapshot: Snapshot | None, event: SnapshotUploaded) -> Snapshot | None:
@@ -194,7 +195,7 @@ def without_upload_trouble(actor: Actor) -> Actor:
     """The memory of an actor of which it is found out anew whether its snapshot reaches a store."""
     if actor.problem is None or actor.problem.reason is not Reason.SNAPSHOT_NOT_UPLOADED:
         return actor
-    return attrs.evolve(actor, problem=None)
+    return actor.but(problem=None)
 
 
 def _lose_gpu(actor: Actor, event: Event) -> Actor:
@@ -203,37 +204,39 @@ def _lose_gpu(actor: Actor, event: Event) -> Actor:
     if event.gpu in actor.lost_gpus:
         return actor
     problem = actor.problem if actor.lost_gpus else event.problem
-    return attrs.evolve(actor, lost_gpus=(*actor.lost_gpus, event.gpu), problem=problem)
+    return actor.but(lost_gpus=(*actor.lost_gpus, event.gpu), problem=problem)
 
 
 def _pend(pending: Pending | None) -> Change:
-    return lambda actor, _event: attrs.evolve(actor, pending=pending)
+    return lambda actor, _event: actor if actor.pending is pending else actor.but(pending=pending)
 
 
 def _end(ending: Ending) -> Change:
-    return lambda actor, _event: attrs.evolve(actor, ending=ending)
+    return lambda actor, _event: actor if actor.ending is ending else actor.but(ending=ending)
 
 
 def _keep(kept: frozenset[Resource]) -> Change:
-    return lambda actor, _event: attrs.evolve(actor, held=tuple(held for held in actor.held if held in kept))
+    return lambda actor, _event: actor.but(held=tuple(held for held in actor.held if held in kept))
 
 
 FirstCause: Final = Update("FirstCause", _keep_first)
 NewCause: Final = Update("NewCause", _new_cause)
-NoProblem: Final = Update("NoProblem", lambda actor, _event: attrs.evolve(actor, problem=None))
+NoProblem: Final = Update(
+    "NoProblem", lambda actor, _event: actor if actor.problem is None else actor.but(problem=None)
+)
 Begin: Final = Update("Begin", _begin)
 CountExit: Final = Update("CountExit", _count_exit)
 BlameContainer: Final = Update("BlameContainer", _blame_container)
 BlameThaw: Final = Update("BlameThaw", _blame_thaw)
 Completed: Final = Update("Completed", _praise)
-CountTry: Final = Update("CountTry", lambda actor, _event: attrs.evolve(actor, tries=actor.tries + 1))
+CountTry: Final = Update("CountTry", lambda actor, _event: actor.but(tries=actor.tries + 1))
 TryAgain: Final = Update("TryAgain", _try_again)
 Promote: Final = Update("Promote", _promote)
 KeepSaved: Final = Update("KeepSaved", _keep_saved)
 AdoptOrigin: Final = Update("AdoptOrigin", _adopt_origin)
 ForgetCleanup: Final = Update("ForgetCleanup", _forget_cleanup)
 KeepStored: Final = Update("KeepStored", _keep_stored)
-TellUpload: Final = Update("TellUpload", lambda actor, event: attrs.evolve(actor, problem=_problem_of(event)))
+TellUpload: Final = Update("TellUpload", lambda actor, event: actor.but(problem=_problem_of(event)))
 LoseGpu: Final = Update("LoseGpu", _lose_gpu)
 KeepRun: Final = Update("KeepRun", _pend(Pending.RUN))
 KeepSuspend: Final = Update("KeepSuspend", _pend(Pending.SUSPEND))
