@@ -43,6 +43,7 @@ COMMANDS: Final = {
     "machine": ("supervisor.cli.machine", "Print the state machine."),
     "mock-node": ("sim.cli.mock_node", "Make a mock GPU node: nodes, a driver and NVML, but no GPU."),
     "demo": ("sim.cli.demo", "Run an actor through its life, for real, or in the simulated world."),
+    "sim": ("sim.cli.simulator", "Replay fleets in virtual time, and look for faults."),
 }
 """Command -> the module that holds it under its own name (`_` for `-`), and its line of help."""
 

@@ -178,7 +178,8 @@ CATALOGUE: Final[Mapping[Reason, ReasonText]] = MappingProxyType(
             "Check /proc and the limit of open files; the worker's next start ends what is left.",
         ),
         R.OUTPUT_UNWRITABLE: T(
-            "What a command prints could not be written.", "Check where its stdout goes; the disk may be full."
+            "What a command prints or makes could not be written.",
+            "Check where it goes: the disk may be full or read-only.",
         ),
         R.SUBREAPER_REFUSED: T(
             "The worker is not PID 1, and the kernel does not make it a subreaper.",
@@ -338,5 +339,25 @@ CATALOGUE: Final[Mapping[Reason, ReasonText]] = MappingProxyType(
             "The actor's network could not be made.", "Check the worker's capabilities and network mode."
         ),
         R.PORT_TAKEN: T("A worker port is taken by another actor.", "Use another workerPort."),
+        R.INVALID_TRACE: T(
+            "A line of a trace is not what it should be, or its time is before that of the line before it.",
+            "Correct the line that is named; docs/traces.md has the format.",
+        ),
+        R.INVALID_ROW: T(
+            "A row of a file that is imported as a trace cannot be used.",
+            "Correct the rows that are named, or leave them out with --skip-bad.",
+        ),
+        R.INVALID_RESULT: T(
+            "A file is not what a replay of the simulator has told.",
+            "Give one that `greenroom sim replay --json` has written.",
+        ),
+        R.SWEEP_UNAVAILABLE: T(
+            "A sweep cannot be made so: the extra for it is not installed, or the cluster cannot do it.",
+            "Install `greenroom[sweep]`, on the cluster's workers too; check the scheduler's address.",
+        ),
+        R.SWEEP_INCOMPLETE: T(
+            "Runs of a sweep were begun several times, and their process never came to its end.",
+            "Look at what its last lines say; the same command makes only the rows that are missing.",
+        ),
     }
 )

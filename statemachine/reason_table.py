@@ -21,6 +21,7 @@ GROUPS: Final = (
     ("Suspend and restore", Reason.LIVE_CUDA_CONTEXT),
     ("GPUs", Reason.GPU_NOT_DETECTED),
     ("Network", Reason.NETWORK_UNAVAILABLE),
+    ("The simulator", Reason.INVALID_TRACE),
 )
 """The title of each group of the enum and its first member; a test holds them against the comments there."""
 

@@ -128,6 +128,12 @@ class Reason(enum.StrEnum):
     # network
     NETWORK_UNAVAILABLE = "NetworkUnavailable"
     PORT_TAKEN = "PortTaken"
+    # the simulator
+    INVALID_TRACE = "InvalidTrace"
+    INVALID_ROW = "InvalidRow"
+    INVALID_RESULT = "InvalidResult"
+    SWEEP_UNAVAILABLE = "SweepUnavailable"
+    SWEEP_INCOMPLETE = "SweepIncomplete"
 
 
 R = Reason

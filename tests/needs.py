@@ -48,6 +48,7 @@ class Tool(enum.Enum):
     DEBOOTSTRAP = "debootstrap"
     CGROUPS = "writable cgroup v2"
     IPV6 = "IPv6"
+    CHROMIUM = "Chromium"
 
 
 NOT_EVERYWHERE: Final = frozenset({Tool.IMAGE_BUILDER, Tool.DEBOOTSTRAP, Tool.CGROUPS, Tool.IPV6})
@@ -81,6 +82,8 @@ def goes_without(tool: Tool) -> bool:
     """Whether the person at this machine, or .ci/run there, has said that this tool is gone without, in CI too."""
     if tool is Tool.GO:
         return goes_without_go()
+    if tool is Tool.CHROMIUM:
+        return os.environ.get("GREENROOM_NO_CHROMIUM") == "1"
     return tool in {Tool.OCI_RUNTIME, Tool.TINI} and os.environ.get("GREENROOM_NO_OCI") == "1"
 
 
@@ -142,6 +145,10 @@ def _find_oci_runtime() -> str | None:
     busybox = beside_interpreter_or_in_path("busybox")
     can_run = busybox is not None and _succeeds(str(ROOT / "scripts" / "can-run-oci"), busybox, within_s=90)
     return shutil.which("runc") if can_run else None
+
+
+def _find_chromium() -> str | None:
+    return next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 
 
 def _find_cgroups() -> str | None:
@@ -211,6 +218,7 @@ _PROBES: Final = {
     Tool.DEBOOTSTRAP: _Probe(lambda: shutil.which("debootstrap"), "install debootstrap"),
     Tool.CGROUPS: _Probe(_find_cgroups, "run the tests as root where cgroup v2 (Linux 5.14) is mounted for writing"),
     Tool.IPV6: _Probe(_find_ipv6, "run the tests where the loopback interface has ::1"),
+    Tool.CHROMIUM: _Probe(_find_chromium, "install Debian's package chromium"),
     Tool.PACKAGE_INDEX: _Probe(_find_package_index, "give this machine's pip an index that it can reach"),
 }
 

@@ -21,7 +21,7 @@ def bare(tmp_path: Path) -> Path:
     programs.mkdir()
     for name in NEEDED:
         (programs / name).symlink_to(str(shutil.which(name)))
-    for name in ("git", "cc", "runc", "tini-static", "busybox"):
+    for name in ("git", "cc", "runc", "tini-static", "busybox", "chromium"):
         put(programs / name, "#!/bin/sh\n")
     put(programs / "make", NOTING)
     return programs
@@ -105,7 +105,8 @@ def test_with_go_everything_runs_and_nothing_is_said_of_it(bare, version):
 
 
 @pytest.mark.parametrize(
-    ("absent", "last"), [("git", "libc6-dev"), ("cc", "libc6-dev"), ("runc", "tini"), ("tini-static", "tini")]
+    ("absent", "last"),
+    [("git", "libc6-dev"), ("cc", "libc6-dev"), ("runc", "tini"), ("tini-static", "tini"), ("chromium", "chromium")],
 )
 def test_a_program_that_is_not_here_is_installed_first(bare, absent, last, tmp_path):
     put_go(bare, "go1.26.8")
@@ -129,6 +130,17 @@ def test_where_no_container_runtime_can_be_had_it_is_gone_without_and_that_is_pr
     code, out, _, asked = run(bare, **({"GREENROOM_NO_OCI": "1"} if says_so else {}))
     assert (code, asked) == (0, ASKED)
     assert out == GOES_WITHOUT
+
+
+@pytest.mark.parametrize("says_so", [True, False])
+def test_where_no_browser_can_be_had_it_is_gone_without_and_that_is_printed(bare, says_so):
+    put_go(bare, "go1.26.8")
+    (bare / "chromium").unlink()
+    put(bare / "apt-get", f"#!/bin/sh\n{'exit 3' if says_so else '[ $1 = update ]'}\n")
+    put(bare / "make", NOTING + '[ "$GREENROOM_NO_CHROMIUM" = 1 ]\n')
+    code, out, _, asked = run(bare, **({"GREENROOM_NO_CHROMIUM": "1"} if says_so else {}))
+    assert (code, asked) == (0, ASKED)
+    assert out == "ci: GREENROOM_NO_CHROMIUM=1: no browser looks at the pages of the simulator\n"
 
 
 def test_where_the_container_runtime_cannot_run_a_container_it_is_gone_without_and_its_reason_is_printed(bare):

@@ -10,7 +10,7 @@ from tests.needs import Tool, need, want
 @pytest.fixture
 def nothing_is_found(monkeypatch):
     monkeypatch.setattr(needs, "find", lambda _tool: None)
-    for name in ("CI", "GREENROOM_CI", "GREENROOM_NO_GO", "GREENROOM_NO_OCI"):
+    for name in ("CI", "GREENROOM_CI", "GREENROOM_NO_GO", "GREENROOM_NO_OCI", "GREENROOM_NO_CHROMIUM"):
         monkeypatch.delenv(name, raising=False)
 
 
@@ -42,12 +42,19 @@ def test_in_ci_go_can_be_gone_without_when_that_is_said_and_nothing_else(monkeyp
 
 
 @pytest.mark.usefixtures("nothing_is_found")
-@pytest.mark.parametrize("tool", [Tool.OCI_RUNTIME, Tool.TINI])
-def test_in_ci_a_container_can_be_gone_without_when_that_is_said_and_nothing_else(monkeypatch, tool):
+@pytest.mark.parametrize(
+    ("tool", "said"),
+    [
+        (Tool.OCI_RUNTIME, "GREENROOM_NO_OCI"),
+        (Tool.TINI, "GREENROOM_NO_OCI"),
+        (Tool.CHROMIUM, "GREENROOM_NO_CHROMIUM"),
+    ],
+)
+def test_in_ci_what_may_be_missing_can_be_gone_without_when_that_is_said_and_nothing_else(monkeypatch, tool, said):
     monkeypatch.setenv("GREENROOM_CI", "1")
     with pytest.raises(pytest.fail.Exception, match=f"needs {tool.value}: "):
         need(tool)
-    monkeypatch.setenv("GREENROOM_NO_OCI", "1")
+    monkeypatch.setenv(said, "1")
     with pytest.raises(pytest.skip.Exception, match=f"needs {tool.value}: "):
         need(tool)
     with pytest.raises(pytest.fail.Exception, match="needs C compiler: "):

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from tests.needs import ROOT, Tool, need
 
@@ -166,7 +167,7 @@ def test_the_lock_pins_everything_that_the_project_asks_for():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     asked = map(Requirement, [*project["project"]["dependencies"], *project["dependency-groups"]["dev"]])
     pins = dict(re.findall(r"^([\w.-]+)==([\w.]+)", (ROOT / "requirements.lock").read_text(), re.MULTILINE))
-    assert not [str(one) for one in asked if not one.specifier.contains(pins.get(one.name.lower(), "0"))]
+    assert not [str(one) for one in asked if not one.specifier.contains(pins.get(canonicalize_name(one.name), "0"))]
 
 
 def test_the_wheel_holds_the_packages_and_no_tests(tree, tmp_path):

@@ -144,3 +144,14 @@ def raise_file_limit() -> None:
     wanted = min(hard, FILES_MAX) if hard != resource.RLIM_INFINITY else FILES_MAX
     if soft < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+def usable_cpus() -> int:
+    """How many processors this process may use."""
+    return len(os.sched_getaffinity(0))
+
+
+def cpu_s_of_children() -> float:
+    """Seconds of CPU that this process and those that it has waited for have used."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(each.ru_utime + each.ru_stime for each in used)

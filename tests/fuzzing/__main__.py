@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 import atheris
 
 # Whatever reads must be imported here, where each branch of it gets its mark.
-with atheris.instrument_imports(include=["actors", "statemachine", "supervisor", "tarfile", "tomllib", "yaml"]):
+with atheris.instrument_imports(include=["actors", "sim", "statemachine", "supervisor", "tarfile", "tomllib", "yaml"]):
     from tests.fuzzing.targets import TARGETS
 
 from tests.fuzzing.promises import MEMORY_MB_MAX, attempt

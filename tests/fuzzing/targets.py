@@ -12,6 +12,7 @@ from tests.fuzzing.documents import ASSIGNMENT, BUNDLE, SETTINGS
 from tests.fuzzing.http import HTTP
 from tests.fuzzing.records import JOURNAL, MANIFESTS, RECORD, VOLUMES
 from tests.fuzzing.tools import ELF, TOOLS
+from tests.fuzzing.traces import TRACES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,6 +24,7 @@ TARGETS: Final[Mapping[str, Target]] = MappingProxyType(
         target.name: target
         for target in (
             CDI, ASSIGNMENT, BUNDLE, JOURNAL, MANIFESTS, TOOLS, CONTROL, HTTP, VOLUMES, RECORD, SETTINGS, ELF,
+            TRACES,
         )
     }
 )  # fmt: skip

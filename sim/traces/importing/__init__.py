@@ -1,0 +1,1 @@
+"""From the traces of others, and our own journals, to a trace of ours."""
