@@ -1,0 +1,1 @@
+"""Replaying a trace against a fleet: two engines around one machine, and what each of them tells."""
