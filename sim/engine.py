@@ -49,8 +49,10 @@ Scenario: TypeAlias = "Callable[[Stage], Awaitable[None]]"
 class JumpingClock(trio.abc.Clock):
     """trio's MockClock that jumps at once and never runs: it need not ask a real clock how far it has run."""
 
-    def __init__(self) -> None:
+    def __init__(self, when_quiet: Callable[[], None] = lambda: None) -> None:
+        """`when_quiet` is called whenever nothing can go on and no time would change that."""
         self._now_s = 0.0
+        self._when_quiet = when_quiet
 
     def start_clock(self) -> None:
         """Ask the loop for `_autojump` whenever nothing but time can go on."""
@@ -68,6 +70,8 @@ class JumpingClock(trio.abc.Clock):
         wait_s = trio.lowlevel.current_statistics().seconds_to_next_deadline
         if 0 < wait_s < math.inf:
             self._now_s += wait_s
+        elif wait_s == math.inf:
+            self._when_quiet()
 
 
 class _Scheduling(random.Random):
@@ -168,7 +172,9 @@ async def _play(world: World, scenario: Scenario, limit_s: float) -> Record:
         return record_of(world)
 
 
-def run_in_virtual_time(main: Callable[[], Awaitable[_Result]], *, seed: int) -> _Result:
+def run_in_virtual_time(
+    main: Callable[[], Awaitable[_Result]], *, seed: int, clock: JumpingClock | None = None
+) -> _Result:
     """Run an async function on trio with a clock that jumps and scheduling from a seed."""
     before = trio_run._ALLOW_DETERMINISTIC_SCHEDULING, trio_run._r  # noqa: SLF001 - there is no public way
     trio_run._ALLOW_DETERMINISTIC_SCHEDULING = True  # type: ignore[misc]  # noqa: SLF001 - as above: final by name only
@@ -177,7 +183,7 @@ def run_in_virtual_time(main: Callable[[], Awaitable[_Result]], *, seed: int) ->
     # A world is many small objects that stay: looking through all of them as often as usual costs a tenth of the run.
     gc.set_threshold(*GC_THRESHOLDS)
     try:
-        return trio.run(main, clock=JumpingClock())
+        return trio.run(main, clock=clock or JumpingClock())
     finally:
         gc.set_threshold(*thresholds)
         trio_run._ALLOW_DETERMINISTIC_SCHEDULING, trio_run._r = before  # type: ignore[misc]  # noqa: SLF001 - as above, undone

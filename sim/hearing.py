@@ -19,10 +19,16 @@ SPEAKING: Final[ContextVar[Speaker | None]] = ContextVar("speaking", default=Non
 
 
 class Speaker:
-    """One life of the supervisor, as far as its voice goes; the dead say nothing."""
+    """One life of the supervisor, as far as its voice goes; the dead say nothing.
 
-    def __init__(self, incarnation: int) -> None:
+    Args:
+        incarnation: which life.
+        heard_by: who takes down what is said; None is whoever has taken structlog over.
+    """
+
+    def __init__(self, incarnation: int, heard_by: Hearing | None = None) -> None:
         self.incarnation = incarnation
+        self.heard_by = heard_by
         self.is_dead = False
 
 
@@ -68,12 +74,24 @@ class Moved:
 
 
 class Hearing:
-    """Everything that was said, and who waits to hear something."""
+    """Everything that was said, and who waits to hear something.
 
-    def __init__(self) -> None:
+    Args:
+        keeps: whether lines and moves are kept, or only told to `listeners` and to who expects them.
+
+    Attributes:
+        said: every line.
+        moves: every transition.
+        states: where each actor is, as was last told.
+        listeners: are told of each line as it is said.
+    """
+
+    def __init__(self, *, keeps: bool = True) -> None:
         self.said: list[Said] = []
         self.moves: list[Moved] = []
         self.states: dict[str, str] = {}
+        self.listeners: list[Callable[[Said, Moved | None], None]] = []
+        self._keeps = keeps
         self._expected: list[tuple[Callable[[Said], bool], trio.Event]] = []
 
     @contextmanager
@@ -88,7 +106,7 @@ class Hearing:
 
     @contextmanager
     def open(self) -> Iterator[None]:
-        """Take structlog over, and give it back."""
+        """Take structlog over, and give it back. What a speaker says who has a hearing of his own goes there."""
         before = structlog.get_config()
         structlog.configure(
             processors=[self._take],
@@ -111,15 +129,22 @@ class Hearing:
         if error is not None:
             event["exception"] = _exception(error)
         said = Said(trio.current_time(), incarnation, method, name, dict(event))
-        self.said.append(said)
-        if name == "transition":
-            self._moved(said)
+        hearing = self if speaker is None or speaker.heard_by is None else speaker.heard_by
+        hearing.hear(said)
+        return ""
+
+    def hear(self, said: Said) -> None:
+        """Take a line down, and tell it on."""
+        moved = self._moved(said) if said.event == "transition" else None
+        if self._keeps:
+            self.said.append(said)
+        for tell in self.listeners:
+            tell(said, moved)
         for wanted, event_of in self._expected:
             if wanted(said):
                 event_of.set()
-        return ""
 
-    def _moved(self, said: Said) -> None:
+    def _moved(self, said: Said) -> Moved:
         fields = said.fields
         moved = Moved(
             at_s=said.at_s,
@@ -130,8 +155,10 @@ class Hearing:
             event=fields.get("event_type"),
             reason=fields.get("reason"),
         )
-        self.moves.append(moved)
+        if self._keeps:
+            self.moves.append(moved)
         self.states[moved.actor] = moved.after
+        return moved
 
 
 def _exception(error: Any) -> str:

@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from statemachine.actor import Actor
 
 FORMAT: Final = 1
-_replay_again: Final = lru_cache(maxsize=32)(replay)
-"""All checkers look at the same journals, and often nothing was written since the last look."""
 
 
 @attrs.frozen(kw_only=True)
@@ -133,10 +131,23 @@ def actors_in(world: World) -> Iterator[ActorOnDisk]:
 def actor_on_disk(world: World, uid: str) -> ActorOnDisk:
     """One actor's directory, read."""
     directory = world.state.actor(uid)
+    return _actor(
+        uid,
+        directory,
+        bytes_at(world, directory.assignment),
+        bytes_at(world, directory.journal),
+        bytes_at(world, directory.status),
+    )
+
+
+@lru_cache(maxsize=1024)  # more than a machine has; it is kept beyond its world, some 10 kB each
+def _actor(
+    uid: str, directory: ActorDir, assignment: bytes | None, journal: bytes | None, status: bytes | None
+) -> ActorOnDisk:
+    """What the files say; every checker of one look asks, and nothing has changed in between."""
     faults: list[tuple[str, str]] = []
 
-    def parsed(path: Path, parse: Callable[[bytes], Any]) -> Any:
-        data = bytes_at(world, path)
+    def parsed(path: Path, data: bytes | None, parse: Callable[[bytes], Any]) -> Any:
         if data is None:
             return None
         try:
@@ -148,20 +159,16 @@ def actor_on_disk(world: World, uid: str) -> ActorOnDisk:
     return ActorOnDisk(
         uid=uid,
         directory=directory,
-        assignment=parsed(directory.assignment, _assignment_again),
-        journal=bytes_at(world, directory.journal),
-        replayed=parsed(directory.journal, lambda data: _replay_again(data, subject=str(directory.journal))),
-        status=parsed(directory.status, _document),
+        assignment=parsed(directory.assignment, assignment, _assignment),
+        journal=journal,
+        replayed=parsed(directory.journal, journal, lambda data: replay(data, subject=str(directory.journal))),
+        status=parsed(directory.status, status, _document),
         faults=tuple(faults),
     )
 
 
 def _assignment(data: bytes) -> WorkerAssignment:
     return structure(_document(data)["assignment"], WorkerAssignment)
-
-
-_assignment_again: Final = lru_cache(maxsize=32)(_assignment)
-"""As `_replay_again`."""
 
 
 def _document(data: bytes) -> dict[str, Any]:

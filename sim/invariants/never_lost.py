@@ -52,15 +52,22 @@ def _has_whole(world: World, uid: str) -> bool:
     )
 
 
-def nobody_is_lost(world: World, _record: Record) -> Iterator[Finding]:
-    """Who has failed says why, by a reason that is not a fault of ours, and names the newest snapshot that is whole."""
+def failures_say_why(world: World, _record: Record) -> Iterator[Finding]:
+    """Who has failed says why, by a reason that is not a fault of ours."""
     for each in actors_in(world):
         if each.actor is None or each.state is not State.FAILED:
             continue
-        problem, good = each.actor.problem, each.actor.last_good
+        problem = each.actor.problem
         if problem is None:
             yield each.uid, "has failed, and says nothing of why"
         elif problem.reason is Reason.INTERNAL:
             yield each.uid, f"has failed by a fault of ours: {problem.message}"
-        if good is None and _has_whole(world, each.uid):
+
+
+def nobody_is_lost(world: World, _record: Record) -> Iterator[Finding]:
+    """Who has failed names the newest snapshot that is whole."""
+    for each in actors_in(world):
+        if each.actor is None or each.state is not State.FAILED:
+            continue
+        if each.actor.last_good is None and _has_whole(world, each.uid):
             yield each.uid, "has failed, and does not name the snapshot that it has"

@@ -5,8 +5,6 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-import attrs
-
 from sim.invariants.cgroups import cgroups_hold_their_actors
 from sim.invariants.deadlines import deadlines_are_kept
 from sim.invariants.exit_codes import exit_codes_are_right
@@ -14,11 +12,11 @@ from sim.invariants.freezes import freezes_are_paired
 from sim.invariants.gpus import gpus_are_exact, gpus_have_one_holder
 from sim.invariants.journals import journals_replay
 from sim.invariants.leftovers import nothing_is_left, one_sandbox
-from sim.invariants.never_lost import nobody_is_lost
+from sim.invariants.never_lost import failures_say_why, nobody_is_lost
 from sim.invariants.snapshots import last_good_is_kept, snapshots_are_whole
 from sim.invariants.state_files import state_files_parse
 from sim.invariants.truth import frozen_is_not_running, status_tells_the_truth, what_was_told_is_kept
-from sim.invariants.violation import Violation
+from sim.invariants.violation import Tally, Violation
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -40,6 +38,7 @@ INVARIANTS: Final[Mapping[str, Checker]] = MappingProxyType(
         "SnapshotsAreWhole": snapshots_are_whole,
         "LastGoodIsKept": last_good_is_kept,
         "FreezesArePaired": freezes_are_paired,
+        "FailuresSayWhy": failures_say_why,
         "NobodyIsLost": nobody_is_lost,
         "JournalsReplay": journals_replay,
         "ExitCodesAreRight": exit_codes_are_right,
@@ -48,14 +47,6 @@ INVARIANTS: Final[Mapping[str, Checker]] = MappingProxyType(
     }
 )
 """What must be so whenever a living supervisor has nothing under way, or has left in good order."""
-
-
-@attrs.frozen(kw_only=True)
-class Tally:
-    """How often an invariant was looked at, and how often it was violated; the report of a simulation has this form."""
-
-    checked: int = 0
-    violated: int = 0
 
 
 def check(world: World, record: Record) -> tuple[Violation, ...]:

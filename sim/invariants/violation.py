@@ -30,6 +30,14 @@ class Violation:
         return f"{self.name}: {self.subject}: {self.message}"
 
 
+@attrs.frozen(kw_only=True)
+class Tally:
+    """How often an invariant was looked at, and how often it was violated; the report of a simulation has this form."""
+
+    checked: int = 0
+    violated: int = 0
+
+
 Finding: TypeAlias = tuple[str, str]
 """A subject and what is wrong with it."""
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from sim.world.given import Given
     from sim.world.gpu_node import GpuNode
     from sim.world.runsc.machine import Steps, Wish
-    from sim.world.runsc.settings import RunscSettings
+    from sim.world.runsc.settings import Latencies, RunscSettings
 
 _LOCK_MODE: Final = 0o644
 _SMALL: Final = frozenset({"true", "false", "sleep"})
@@ -98,7 +98,8 @@ class Execution:
         cgroups: its cgroups, if it can have any.
         agenda: what will happen on it.
         sandboxes: by pid.
-        given: every container's document that a runsc has read, in order.
+        given: every container's document that a runsc has read, in order, where they are kept.
+        keeps_given: whether they are.
     """
 
     def __init__(
@@ -111,6 +112,8 @@ class Execution:
         cgroups: SimHierarchy | None,
         tasks: trio.Nursery,
         agenda: Agenda,
+        keeps_given: bool,
+        pace: Callable[[Sequence[str]], Latencies] | None,
     ) -> None:
         self.table = table
         self.files = files
@@ -120,6 +123,8 @@ class Execution:
         self.agenda = agenda
         self.sandboxes: dict[int, SimSandbox] = {}
         self.given: list[Given] = []
+        self.keeps_given = keeps_given
+        self._pace = pace
         self._tasks = tasks
         self._locks: dict[str, SimProcess] = {}
         self._wanting: dict[str, dict[SimProcess, Callable[[], None]]] = {}
@@ -162,7 +167,7 @@ class Execution:
             self.table.end(process, CANNOT_ENTER)
         elif argv[0] in self.runscs:
             invocation = Invocation(argv=argv[1:], stdin=stdin, stdout=stdout, stderr=stderr)
-            RunscCommand(self, process, self._settings_of(argv[0]), invocation, scissors).go_on()
+            RunscCommand(self, process, self._settings_of(argv), invocation, scissors).go_on()
         elif self.gpus is not None and self.gpus.offers(argv[0]):
             tool = CtkCommand(self.table, process, self.gpus, env)
             self._tasks.start_soon(tool.run, argv[1:], stdout, stderr)
@@ -181,9 +186,11 @@ class Execution:
         sandbox.process.ended.append(forget)
         sandbox.begin()
 
-    def _settings_of(self, runsc: str) -> RunscSettings:
-        """A runsc as it finds the machine now: nodes and drivers come and go."""
-        settings = self.runscs[runsc]
+    def _settings_of(self, argv: Sequence[str]) -> RunscSettings:
+        """A runsc as it finds the machine now: nodes and drivers come and go, and it is as fast as it happens to be."""
+        settings = self.runscs[argv[0]]
+        if self._pace is not None:
+            settings = attrs.evolve(settings, latencies=self._pace(argv))
         if self.gpus is not None and self.gpus.has_driver:
             return attrs.evolve(settings, has_nvidia_driver=True, nvidia_driver=self.gpus.loaded_version or "")
         return settings
@@ -356,12 +363,27 @@ async def open_execution(
     gpus: GpuNode | None = None,
     cgroups: SimHierarchy | None = None,
     agenda: Agenda | None = None,
+    keeps_given: bool = True,
+    pace: Callable[[Sequence[str]], Latencies] | None = None,
 ) -> AsyncIterator[Execution]:
-    """Execute programs while the context is open; on leaving, whatever still runs is dropped."""
+    """Execute programs while the context is open; on leaving, whatever still runs is dropped.
+
+    `pace` tells how fast a command of a runsc is, by its words; without it each is as its settings say.
+    """
     agenda = agenda or Agenda()
     async with trio.open_nursery() as tasks:
         tasks.start_soon(agenda.keep)
-        yield Execution(table=table, files=files, runscs=runscs, gpus=gpus, cgroups=cgroups, tasks=tasks, agenda=agenda)
+        yield Execution(
+            table=table,
+            files=files,
+            runscs=runscs,
+            gpus=gpus,
+            cgroups=cgroups,
+            tasks=tasks,
+            agenda=agenda,
+            keeps_given=keeps_given,
+            pace=pace,
+        )
         tasks.cancel_scope.cancel()
 
 

@@ -49,7 +49,9 @@ class SimFiles:
         owner: object,
         at: At | None = None,
         let_others_run: Callable[[], Awaitable[None]] = lowlevel.checkpoint,
+        append_s: Callable[[Path, bytes], float] | None = None,
     ) -> None:
+        self._append_s = append_s
         self._disk = disk
         self._beneath = SimBeneath(disk, roots)
         self._owner = owner
@@ -103,11 +105,18 @@ class SimFiles:
 
     async def append(self, path: Path, data: bytes) -> None:
         """Append in one write, all or nothing; not yet durable."""
+        await self._wait_to_append(path, data)
         await self._change("append", writing.append(self._beneath, path, data, durably=False), path)
 
     async def append_durably(self, path: Path, data: bytes) -> None:
         """Append in one write, all or nothing, then fdatasync (and fsync of the directory when the file was made)."""
+        await self._wait_to_append(path, data)
         await self._change("append_durably", writing.append(self._beneath, path, data, durably=True), path)
+
+    async def _wait_to_append(self, path: Path, data: bytes) -> None:
+        seconds = 0.0 if self._append_s is None else self._append_s(path, data)
+        if seconds > 0:
+            await anyio.sleep(seconds)
 
     async def truncate(self, path: Path, *, size_bytes: int) -> None:
         """Cut a file to a size; one that is shorter stays as it is."""

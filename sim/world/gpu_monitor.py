@@ -1,11 +1,13 @@
 """The simulated GPU monitor: it looks as the real one does (`supervisor.gpu_monitor.looking`), at the model of NVML.
 
 It has no task of its own: what it tells is looked up when somebody receives it. So there is no timer but that of
-whoever receives, and a call of NVML that hangs is a monitor that says nothing more.
+whoever receives, and a call of NVML that hangs is a monitor that says nothing more. A fleet that stands still for a
+month would cost a look of each worker every three seconds: `tells_for_s` ends them while there is nothing new to see.
 """
 
 from __future__ import annotations
 
+import math
 import signal
 from contextlib import asynccontextmanager
 from functools import partial
@@ -34,17 +36,29 @@ class SimGpuMonitor:
     """The simulated `GpuMonitor`."""
 
     def __init__(
-        self, node: GpuNode, table: ProcessTable, process: SimProcess, places: DriverPlaces, *, period_s: float
+        self,
+        node: GpuNode,
+        table: ProcessTable,
+        process: SimProcess,
+        places: DriverPlaces,
+        *,
+        period_s: float,
+        tells_for_s: float,
+        tells_at_first_for_s: float,
     ) -> None:
         self._table = table
         self._process = process
         self._period_s = period_s
+        self._tells_for_s = tells_for_s
+        self._tells_until_s = anyio.current_time() + tells_at_first_for_s
         self._library = SimLibrary(node, places, self._wake)
         self._looking = Looking(self._library)
         self._look_at_s = anyio.current_time()
         self._hangs = False
         self._stir = anyio.Event()
         process.ended.append(self._wake)
+        process.ended.append(lambda: node.stirred.remove(self._stirred))
+        node.stirred.append(self._stirred)
 
     async def receive(self) -> bytes:
         """What it tells next; nothing once it has ended."""
@@ -80,7 +94,16 @@ class SimGpuMonitor:
             yield from self._looking.hear(*event)
         if has_heard or anyio.current_time() >= self._look_at_s:
             yield from self._looking.look()
-            self._look_at_s = anyio.current_time() + self._period_s
+            now_s = anyio.current_time()
+            self._look_at_s = now_s + self._period_s if now_s < self._tells_until_s else math.inf
+
+    def _stirred(self) -> None:
+        """Something has happened to the GPUs: it is seen at the next look, which there will be."""
+        now_s = anyio.current_time()
+        self._tells_until_s = now_s + self._tells_for_s
+        if self._look_at_s > now_s + self._period_s:
+            self._look_at_s = now_s + self._period_s
+            self._wake()
 
     def _wake(self) -> None:
         self._stir.set()
@@ -94,13 +117,25 @@ class SimGpus:
         table: its processes.
         parent: the supervisor's pid.
         period_s: between two looks of a monitor.
+        tells_for_s: how long it goes on looking after something has happened to the GPUs, which is also why one takes
+            the place of another.
     """
 
-    def __init__(self, node: GpuNode, table: ProcessTable, *, parent: int, period_s: float = HEARTBEAT_S) -> None:
+    def __init__(
+        self,
+        node: GpuNode,
+        table: ProcessTable,
+        *,
+        parent: int,
+        period_s: float = HEARTBEAT_S,
+        tells_for_s: float = math.inf,
+    ) -> None:
         self._node = node
         self._table = table
         self._parent = parent
         self._period_s = period_s
+        self._tells_for_s = tells_for_s
+        self._tells_at_first_for_s = tells_for_s if math.isinf(tells_for_s) else 0.0
 
     @asynccontextmanager
     async def monitor(self, places: DriverPlaces) -> AsyncIterator[SimGpuMonitor]:
@@ -112,8 +147,17 @@ class SimGpus:
         supervisor = self._table.get(self._parent)
         if supervisor is not None:
             supervisor.ended.append(end)  # with which the other end of its stdout is closed
+        at_first_s, self._tells_at_first_for_s = self._tells_at_first_for_s, self._tells_for_s
         try:
-            yield SimGpuMonitor(self._node, self._table, process, places, period_s=self._period_s)
+            yield SimGpuMonitor(
+                self._node,
+                self._table,
+                process,
+                places,
+                period_s=self._period_s,
+                tells_for_s=self._tells_for_s,
+                tells_at_first_for_s=at_first_s,
+            )
         finally:
             end()
             self._table.release(process)

@@ -56,10 +56,11 @@ class GpuNode:
     Attributes:
         disk: the machine's.
         driver: as it was at first.
-        toolkit: likewise.
+        toolkit: as it is now.
         loaded_version: of the driver's module; None while there is none.
         nvml_faults: what NVML's functions do instead of what they should.
         listeners: are called with the minor of a GPU and the XID that it reports.
+        stirred: are called whenever something has happened to GPUs, nodes or driver that a look may see.
     """
 
     def __init__(self, disk: SimDisk, gpus: Sequence[Gpu], *, driver: Driver, toolkit: Toolkit) -> None:
@@ -68,6 +69,7 @@ class GpuNode:
         self.loaded_version: str | None = None
         self.nvml_faults: list[NvmlFault] = []
         self.listeners: list[Callable[[int, int], None]] = []
+        self.stirred: list[Callable[[], None]] = []
         self.disk = disk
         self._gpus = {gpu.minor: gpu for gpu in gpus}
         self._instances: dict[int, tuple[MigInstance, ...]] = {}
@@ -84,6 +86,7 @@ class GpuNode:
     def boot(self) -> None:
         """Begin a boot: the installed driver is loaded, and the nodes are made, if either was before."""
         self.listeners.clear()
+        self.stirred.clear()
         if not self._gpus:
             return
         self._boots += 1
@@ -220,6 +223,7 @@ class GpuNode:
         major = _UVM_MAJORS[-self._boots % len(_UVM_MAJORS)]
         self._put_node("nvidia-uvm", major, 0)
         self._put_node("nvidia-uvm-tools", major, 1)
+        self._stir()
 
     def remove_node(self, name: str) -> None:
         """Remove a node below /dev.
@@ -229,14 +233,17 @@ class GpuNode:
         """
         path = self.dev / name
         self.disk.remove(self.disk.find_directory(path.parent), path.name)
+        self._stir()
 
     def deny_devices(self) -> None:
         """The device cgroup lets nobody in any more: what is open is, and NVML says Unknown Error."""
         self._may_open_devices = False
+        self._stir()
 
     def allow_devices(self) -> None:
         """End what `deny_devices` did."""
         self._may_open_devices = True
+        self._stir()
 
     # ---- what happens to the driver and the toolkit
 
@@ -245,18 +252,21 @@ class GpuNode:
         self._remove_libraries()
         self._installed_version = version
         self._put_libraries()
+        self._stir()
 
     def reload_driver(self) -> None:
         """Load the module that belongs to the installed libraries."""
         self._is_loaded = True
         self.loaded_version = self._installed_version
         self._write_proc()
+        self._stir()
 
     def unload_driver(self) -> None:
         """Unload the module: nodes stay and cannot be opened."""
         self._is_loaded = False
         self.loaded_version = None
         self._write_proc()
+        self._stir()
 
     def cover_proc(self) -> None:
         """What the legacy container runtime does: a tmpfs over /proc/driver/nvidia, as mountinfo tells."""
@@ -268,17 +278,25 @@ class GpuNode:
         scenery.put_file(self.disk, self.toolkit.wrapper, b"#!/bin/sh\n", mode=0o755)
         scenery.put_file(self.disk, self.toolkit.program, _ELF + b"nvidia-ctk", mode=0o755)
 
+    def swap_toolkit(self, version: str) -> None:
+        """Another version of the toolkit comes where this one is."""
+        self.toolkit = attrs.evolve(self.toolkit, version=version)
+        self.mount_toolkit()
+        self._stir()
+
     def spoil(
         self, symbol: Symbol, what: Return | Trouble, *, minor: int | None = None, times_max: int | None = None
     ) -> NvmlFault:
         """Let a function of NVML return a code, hang or crash, in every process; `heal` ends it."""
         fault = NvmlFault(symbol=symbol, what=what, minor=minor, times_max=times_max)
         self.nvml_faults.append(fault)
+        self._stir()
         return fault
 
     def heal(self, fault: NvmlFault) -> None:
         """End what `spoil` did; what hangs already hangs for ever."""
         self.nvml_faults.remove(fault)
+        self._stir()
 
     # ---- parts
 
@@ -343,3 +361,8 @@ class GpuNode:
     def _change(self, minor: int, **changes: object) -> None:
         # attrs.evolve knows which fields there are; a wrong name is its TypeError.
         self._gpus[minor] = attrs.evolve(self.gpu(minor), **changes)  # type: ignore[arg-type] # as said above
+        self._stir()
+
+    def _stir(self) -> None:
+        for tell in tuple(self.stirred):
+            tell()

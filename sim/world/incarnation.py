@@ -60,17 +60,24 @@ class Incarnation:
         self.ended = trio.Event()
         self.unwound = trio.Event()
         self._world = world
-        self._speaker = Speaker(number)
+        self._speaker = Speaker(number, world.hearing)
         self._scope = trio.CancelScope()
         self._gate = Gate(incarnation=number, ledger=world.ledger, plan=world.plan, kill=self.kill)
         self.processes = SimProcesses(world.execution, let_others_run=world.turns.let_others_run)
         self._files = SimFiles(
-            world.disk, roots=_roots(settings), owner=self, let_others_run=world.turns.let_others_run
+            world.disk,
+            roots=_roots(settings),
+            owner=self,
+            let_others_run=world.turns.let_others_run,
+            append_s=world.machine.append_s,
         )
         self._net = SimNet(world.sockets, peer=Peer(pid=self.pid, uid=0, gid=0))
         self._signals = SimSignals()
         self._stores = SimStores(
-            world.objects, SimBeneath(world.disk, _roots(settings)), let_others_run=world.turns.let_others_run
+            world.objects,
+            SimBeneath(world.disk, _roots(settings)),
+            carry=world.machine.carry,
+            let_others_run=world.turns.let_others_run,
         )
         self._gate.cut_with(self._files, self._stores, self.processes)
         self.processes.once_dead = self._net.once_dead = die_at_once
@@ -81,7 +88,10 @@ class Incarnation:
             net=GatedNet(self._gate, self._net),
             signals=GatedSignals(self._gate, self._signals),
             wall=GatedWall(self._gate, world.wall),
-            gpus=GatedGpus(self._gate, SimGpus(world.gpus, world.table, parent=self.pid)),
+            gpus=GatedGpus(
+                self._gate,
+                SimGpus(world.gpus, world.table, parent=self.pid, tells_for_s=world.machine.monitor_tells_for_s),
+            ),
             stores=GatedStores(self._gate, self._stores),
             cgroups=GatedCgroups(self._gate, SimCgroups(world.cgroups, let_others_run=world.turns.let_others_run)),
         )

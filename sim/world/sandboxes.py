@@ -184,7 +184,7 @@ class SimMachine:
     def read(self, path: str) -> bytes:
         """Read a whole file."""
         data = self._execution.files.read(path)
-        if (document := given(self._execution.files, path, data)) is not None:
+        if self._execution.keeps_given and (document := given(self._execution.files, path, data)) is not None:
             self._execution.given.append(document)
         return data
 

@@ -9,6 +9,7 @@ from the seed.
 
 from __future__ import annotations
 
+import math
 import random  # noqa: TID251 - seeded: this is where the randomness of a simulated world comes from
 import signal
 from contextlib import asynccontextmanager
@@ -21,10 +22,10 @@ import trio
 
 from actors.layout import StateDir
 from actors.ports import Peer
-from actors.runsc.record import RECORD_NAME
 from sim.hearing import Hearing
 from sim.planting import Plan
 from sim.world import scenery
+from sim.world.activation_records import records_in
 from sim.world.agenda import Agenda
 from sim.world.calls import Ledger
 from sim.world.cgroups import SimHierarchy
@@ -43,12 +44,13 @@ from sim.world.wall import SimWall
 from supervisor.settings import Settings
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 
     from sim.faults import Fault
     from sim.world.gpus import Gpu
     from sim.world.process_table import SimProcess
     from sim.world.runsc.programs import Program
+    from sim.world.stores import Carry
 
 RUNSC: Final = Path("/usr/bin/runsc")
 ROOTFS: Final = Path("/images/rootfs")
@@ -64,32 +66,39 @@ class Machine:
     """What the simulated machine is like.
 
     Attributes:
-        flavour: of its runsc.
-        latencies: of its runsc.
+        flavour, latencies: of its runsc.
+        pace: tells the latencies of each command of it, by its words, instead; None has them always the same.
+        carry: what every request to a store waits for. append_s: tells how long adding to a file takes; None: no time.
         programs: applications by their argv, beside the built-in ones.
         capacity_bytes: of its disk.
         state_bytes: size of a snapshot's main file; a real one has a megabyte.
         calls_max: how many port calls a run may make.
         keeps_calls: whether they are kept, or only counted.
+        keeps_history: whether what was said, and what runsc was given, is kept; else it is only told as it happens.
         turns_share: how often others go first at a call that takes no time; see `Turns`.
-        gpus: in the order of NVML's index; without any there is neither driver nor toolkit.
-        driver: of its GPUs.
-        toolkit: NVIDIA's, for its GPUs.
+        gpus: in the order of NVML's index; without any there is no driver or toolkit. driver, toolkit: NVIDIA's.
         no_cgroups: why no cgroup is the worker's; None where one is.
+        monitor_tells_for_s: how long after something has happened to its GPUs their monitor tells of them every 3 s;
+            then it is silent until something happens, which a supervisor must bear: `Settings.gpu_silence_s`.
     """
 
     flavour: Flavour = Flavour.R24
     latencies: Latencies = attrs.field(factory=Latencies)
+    pace: Callable[[Sequence[str]], Latencies] | None = None
+    carry: Carry | None = None
+    append_s: Callable[[Path, bytes], float] | None = None
     programs: Mapping[tuple[str, ...], Program] = attrs.field(factory=dict)
     capacity_bytes: int = 1 << 36
     state_bytes: int = 0
     calls_max: int = 2_000_000
     keeps_calls: bool = True
+    keeps_history: bool = True
     turns_share: float = SHARE
     gpus: tuple[Gpu, ...] = ()
     driver: Driver = attrs.field(factory=Driver)
     toolkit: Toolkit = attrs.field(factory=Toolkit)
     no_cgroups: str | None = None
+    monitor_tells_for_s: float = math.inf
 
 
 class World:
@@ -100,7 +109,7 @@ class World:
         turns: in which order tasks go on at calls that take no time.
         wall: the calendar and the boot.
         disk: every file.
-        objects: what lies in every snapshot store.
+        objects: what lies in every snapshot store; other machines may have the same ones.
         gpus: the GPUs, their nodes, driver and toolkit, and what happens to them.
         table: every process.
         cgroups: those of the worker's actors.
@@ -118,6 +127,7 @@ class World:
         faults: Iterable[Fault] = (),
         machine: Machine | None = None,
         settings: Settings | None = None,
+        objects: SimObjects | None = None,
     ) -> None:
         self.seed = seed
         self._clock: trio.abc.Clock | None = None
@@ -129,8 +139,8 @@ class World:
         self.turns = Turns(self._order.random, self.machine.turns_share)
         self.wall = SimWall(self.random, clock=self.now_s)
         self.disk = SimDisk(now_ns=self.wall.now_ns, capacity_bytes=self.machine.capacity_bytes)
-        self.objects = SimObjects()
-        self.hearing = Hearing()
+        self.objects = SimObjects() if objects is None else objects
+        self.hearing = Hearing(keeps=self.machine.keeps_history)
         self.ledger = Ledger(calls_max=self.machine.calls_max, keeps=self.machine.keeps_calls, now_s=self.now_s)
         self.plan = Plan(self.random, faults)
         self.incarnations: list[Incarnation] = []
@@ -179,30 +189,36 @@ class World:
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[World]:
-        """Let time pass in it. On leaving, the supervisor is killed, and what is left of any life must be gone soon.
+        """Let time pass in it, the only one. On leaving, the supervisor is killed, and all of it must be gone soon.
 
         Raises:
             RuntimeError: tasks of a dead life do not end.
         """
+        with self.hearing.open():
+            async with self.passing():
+                yield self
+
+    @asynccontextmanager
+    async def passing(self) -> AsyncIterator[World]:
+        """Let time pass in it as `open` does, beside other worlds: somebody's hearing is open around all of them."""
         failure: BaseException | None = None
         self._clock = trio.lowlevel.current_clock()
         # Whoever asks at every call asks it directly.
         self.ledger.now_s = self.wall.clock = self._clock.current_time
-        with self.hearing.open():
-            try:
-                async with trio.open_nursery() as tasks:
-                    self._tasks = tasks
-                    await tasks.start(self._run_machine)
-                    try:
-                        yield self
-                    except Exception as error:  # noqa: BLE001 - raised again below, where no nursery puts it into a group
-                        failure = error
-                    finally:
-                        await self._close()
-                        tasks.cancel_scope.cancel()
-            finally:
-                if self.ledger.overrun is not None:
-                    raise self.ledger.overrun
+        try:
+            async with trio.open_nursery() as tasks:
+                self._tasks = tasks
+                await tasks.start(self._run_machine)
+                try:
+                    yield self
+                except Exception as error:  # noqa: BLE001 - raised again below, where no nursery puts it into a group
+                    failure = error
+                finally:
+                    await self._close()
+                    tasks.cancel_scope.cancel()
+        finally:
+            if self.ledger.overrun is not None:
+                raise self.ledger.overrun
         if failure is not None:
             raise failure
 
@@ -303,8 +319,7 @@ class World:
 
     def sandboxes_of(self, uid: str) -> list[SimProcess]:
         """The running sandboxes of an actor, as the records of activations tell."""
-        files = self.files_below(self.state.sandboxes)
-        records = [orjson.loads(data) for name, data in files.items() if name.endswith(f"/{RECORD_NAME}") and data]
+        records = records_in(self.files_below(self.state.sandboxes))
         pids = [each["sandbox"]["pid"] for each in records if each["actor"] == uid and each["sandbox"] is not None]
         found = (self.table.get(pid) for pid in pids)
         return [process for process in found if process is not None and process.is_running]
@@ -346,11 +361,9 @@ class World:
 
     async def _run_machine(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Run the programs of one boot until the power goes."""
+        like = self.machine
         runsc = RunscSettings(
-            flavour=self.machine.flavour,
-            latencies=self.machine.latencies,
-            programs=self.machine.programs,
-            state_bytes=self.machine.state_bytes,
+            flavour=like.flavour, latencies=like.latencies, programs=like.programs, state_bytes=like.state_bytes
         )
         with trio.CancelScope() as boot:
             self._boots.append(boot)
@@ -361,6 +374,8 @@ class World:
                 gpus=self.gpus,
                 cgroups=self.cgroups,
                 agenda=Agenda(self._order.random),
+                keeps_given=like.keeps_history,
+                pace=like.pace,
             ) as execution:
                 self._execution = execution
                 task_status.started()

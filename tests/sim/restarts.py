@@ -25,7 +25,7 @@ def scene(machine=None):
         async def watched(here):
             await scenario(here)
             await trio.sleep(1)
-            assert check(here.world, record_of(here.world)) == ()
+            assert not (found := check(here.world, record_of(here.world))), found
 
         run(watched, seed=1, machine=machine or Machine())
 

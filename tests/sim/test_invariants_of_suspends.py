@@ -39,7 +39,7 @@ def test_a_command_that_comes_twice_or_out_of_order_is_found(prepare, verb, mess
     assert message in found[0].message
 
 
-# ---- NobodyIsLost
+# ---- FailuresSayWhy, NobodyIsLost
 
 
 async def failed(here):
@@ -60,7 +60,17 @@ def without_a_reason(lines):
 
 
 def test_a_failure_that_is_a_fault_of_ours_is_found():
-    assert "NobodyIsLost" in names(spoilt(failed, lambda here: rewritten(here, without_a_reason)))
+    assert "FailuresSayWhy" in names(spoilt(failed, lambda here: rewritten(here, without_a_reason)))
+
+
+def without_its_snapshot(lines):
+    """As if it had failed at once, from nothing."""
+    problem = lines[-2]["event"]["problem"]
+    lines[:] = [lines[0] | {"base": lines[0]["base"] | {"state": "Failed", "problem": problem}}]
+
+
+def test_a_failure_that_does_not_name_the_snapshot_that_there_is_is_found():
+    assert "NobodyIsLost" in names(spoilt(failed, lambda here: rewritten(here, without_its_snapshot)))
 
 
 # ---- NeverLost

@@ -3,15 +3,20 @@
 import json
 import signal
 
+import attrs
 import pytest
+import trio
 
 from actors.runsc.record import RECORD_NAME
 from sim.documents import IDLE, actor, container, counter
 from sim.engine import run
+from sim.faults import Fault, Hang, When
 from sim.lives import claiming
 from sim.world import scenery
-from statemachine.problem import ProblemError
+from statemachine.problem import Problem, ProblemError, Step
+from statemachine.reasons import Reason
 from statemachine.states import State
+from supervisor import recovering
 from tests.sim.restarts import (
     GPUS,
     activation_of,
@@ -116,15 +121,20 @@ def test_a_sandbox_whose_actor_is_not_known_any_more_is_ended():
     run(scenario, seed=1)
 
 
+def both_are_of(here, uid):
+    """Let the records of all sandboxes say that they are of one actor."""
+    for name in here.world.files_below(here.world.state.sandboxes):
+        if name.endswith(f"/{RECORD_NAME}"):
+            path = here.world.state.sandboxes / name
+            document = json.loads(here.world.read(path))
+            scenery.put_file(here.world.disk, path, json.dumps({**document, "actor": uid}).encode())
+
+
 def test_two_sandboxes_of_one_actor_are_both_ended():
     @scene()
     async def _(here):
         await killed_while_running(here, counter(), counter("a2"))
-        for name in here.world.files_below(here.world.state.sandboxes):
-            if name.endswith(f"/{RECORD_NAME}"):
-                path = here.world.state.sandboxes / name
-                document = json.loads(here.world.read(path))
-                scenery.put_file(here.world.disk, path, json.dumps({**document, "actor": "a1"}).encode())
+        both_are_of(here, "a1")
         await here.start()
         assert "2 sandboxes" in await lost(here)
         assert (await here.status("a2"))["state"] == "Failed"
@@ -177,6 +187,131 @@ def test_the_gpus_of_what_is_not_gone_on_with_are_free():
         assert "its sandbox is gone" in await lost(here)
         await here.submit(actor("a2", claiming("solo", 3)))
         await here.wait(State.RUNNING, "a2")
+
+
+# ---- what no actor knows of
+
+HUNG = Fault(id="hung", when=When(port="processes", method="find", incarnation=2, times_max=2), what=Hang(15))
+"""So that the end of an activation takes longer than it may."""
+
+
+def longer(fault, times):
+    return attrs.evolve(fault, when=attrs.evolve(fault.when, times_max=times))
+
+
+def unknown(here):
+    """Take away what says that the actor is there at all."""
+    directory = here.world.disk.find_directory(here.world.state.actor("a1").root)
+    here.world.disk.remove(directory, here.world.state.actor("a1").assignment.name)
+
+
+def test_what_no_actor_knows_of_and_cannot_be_ended_keeps_its_gpus_and_is_ended_later():
+    async def scenario(here):
+        await killed_while_running(here, TWO)
+        unknown(here)
+        here.plant(HUNG)
+        await here.start()
+        with pytest.raises(ProblemError, match=f"{here.left()[-1]} holds 2"):
+            await here.submit(actor("a2", claiming("solo", 2)))
+        await trio.sleep(120)
+        assert here.left() == []
+        await here.submit(actor("a2", claiming("solo", 3)))
+        await here.wait(State.RUNNING, "a2")
+
+    run(scenario, seed=1, machine=GPUS)
+
+
+def test_an_actor_that_begins_anew_beside_what_is_left_of_it_has_gpus_of_its_own_and_keeps_them():
+    async def scenario(here):
+        await killed_while_running(here, TWO)
+        unknown(here)
+        here.plant(HUNG)
+        await here.start()
+        await here.submit(actor("a1", claiming("solo", 1), generation=2))
+        await here.wait(State.RUNNING)
+        await trio.sleep(120)
+        assert (await here.status())["state"] == "Running"
+        with pytest.raises(ProblemError, match="a1 holds 1"):
+            await here.submit(actor("a2", claiming("solo", 3)))
+        await here.submit(actor("a2", claiming("solo", 2)))
+        await here.wait(State.RUNNING, "a2")
+
+    run(scenario, seed=1, machine=GPUS)
+
+
+def test_what_an_actor_that_has_lost_its_journal_does_not_know_of_is_ended_later():
+    @scene(GPUS)
+    async def _(here):
+        await killed_while_running(here, TWO)
+        scenery.put_file(here.world.disk, here.world.state.actor("a1").journal, b"{}\n")
+        here.plant(HUNG)
+        await here.start()
+        assert (await here.wait(State.FAILED))["error"]["reason"] == "SupervisorRestarted"
+        with pytest.raises(ProblemError, match="holds 2"):
+            await here.submit(actor("a2", claiming("solo", 2)))
+        await trio.sleep(120)
+        assert here.left() == []
+        await here.submit(actor("a2", claiming("solo", 3)))
+        await here.wait(State.RUNNING, "a2")
+
+
+def test_a_wish_that_is_refused_costs_nothing_that_is_left_its_end(monkeypatch):
+    async def refused(_worker, life):
+        raise ProblemError(Problem(step=Step.RECOVER, reason=Reason.WORKER_FULL, subject=life.uid, message="full"))
+
+    monkeypatch.setattr(recovering, "_follow", refused)
+
+    @scene()
+    async def _(here):
+        await killed_while_running(here, counter(), counter("a2"))
+        both_are_of(here, "a1")
+        wanted = here.world.state.actor("a1").assignment
+        document = json.loads(here.world.read(wanted))
+        document["assignment"]["generation"] += 1
+        scenery.put_file(here.world.disk, wanted, json.dumps(document).encode())
+        here.plant(longer(HUNG, times=3))
+        await here.start()
+        assert len(here.left()) > 0
+        await trio.sleep(300)
+        assert here.left() == []
+
+
+def test_a_drain_does_not_wait_for_a_try_that_hangs():
+    @scene()
+    async def _(here):
+        await killed_while_running(here)
+        await here.world.reboot(synced=True)
+        here.plant(HUNG)
+        await here.start()
+        await trio.sleep(6)
+        began_s = trio.current_time()
+        await here.drain()
+        assert trio.current_time() - began_s < 2
+        assert here.left() == []
+
+
+def test_what_is_left_of_an_activation_after_a_boot_and_cannot_be_removed_is_removed_later():
+    @scene()
+    async def _(here):
+        await killed_while_running(here)
+        await here.world.reboot(synced=True)
+        here.plant(HUNG)
+        await here.start()
+        assert len(here.left()) == 1
+        await trio.sleep(120)
+        assert here.left() == []
+
+
+def test_a_worker_that_is_asked_to_end_while_it_tries_again_leaves_nothing():
+    @scene()
+    async def _(here):
+        await killed_while_running(here)
+        await here.world.reboot(synced=True)
+        here.plant(HUNG)
+        worker = await here.start()
+        await trio.sleep(7)
+        await here.drain()
+        assert (worker.error, here.left()) == (None, [])
 
 
 TAMPERED = {

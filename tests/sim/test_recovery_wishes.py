@@ -6,7 +6,7 @@ import pytest
 import trio
 
 from sim.documents import counter
-from sim.faults import Fault, Kill, When
+from sim.faults import Fault, Halfway, Kill, When
 from statemachine.problem import ProblemError
 from statemachine.states import State
 from tests.sim.restarts import scene
@@ -37,6 +37,22 @@ def test_a_wish_that_was_written_down_and_not_acted_on_is_acted_on(wish, when):
         await here.wait(State(wish))
         await here.restart()
         assert (await here.status())["state"] == wish
+
+
+@pytest.mark.parametrize("written", ["created", "written", "synced", "renamed"])
+def test_a_wish_that_was_refused_because_it_could_not_be_written_does_not_come_with_the_next_start(written):
+    @scene()
+    async def _(here):
+        await here.submit(counter())
+        await here.wait(State.RUNNING)
+        assignment = When(port="files", method="replace", argument=r"assignment\.json$")
+        here.plant(Fault(id="half", when=assignment, what=Halfway(at=written, error="EIO")))
+        with pytest.raises(ProblemError, match="cannot be written"):
+            await here.submit(counter(generation=2, state="Terminated"))
+        await here.restart()
+        await trio.sleep(5)
+        status = await here.status()
+        assert (status["state"], status["generation"]) == ("Running", 1)
 
 
 @pytest.mark.parametrize("wish", ["Running", "Suspended", "Terminated"])

@@ -34,9 +34,20 @@ SHARES = {
     "stored": 61,
 }
 """Every which point is walked in the long tests."""
+FEW = (
+    "run-stop",
+    "suspend-resume",
+    "refused-suspend",
+    "failed-start",
+    "durable-volumes",
+    "claimed-gpus",
+    "taken-over",
+    "stored",
+)
+"""The lives that are walked in the usual run of the tests."""
 
 
-@pytest.mark.parametrize("name", sorted(set(LIVES) - {"crowd"}))
+@pytest.mark.parametrize("name", FEW)
 def test_a_sigterm_at_any_point_ends_the_worker_in_time_leaves_nothing_and_tells_of_every_actor(name):
     """At points that are far apart, at each asked in another way."""
     points, undisturbed = points_of(LIVES[name], seed=1)
