@@ -20,7 +20,7 @@ from tests.needs import Tool, need
 from tests.sim.mock.nodes import make_node
 
 HERE = Path(__file__).parent
-COMPILED = {"blake3", "orjson", "pyyaml"}
+COMPILED = {"backports_zstd", "blake3", "msgspec", "orjson", "pyyaml"}
 
 
 def imported(path: Path) -> set[tuple[int, str]]:
