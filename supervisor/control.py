@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -26,13 +26,14 @@ from actors.codec import CodecError, loads
 from statemachine.problem import Problem, ProblemError, Step
 from statemachine.reasons import Reason
 from supervisor.peers import Pace, Peers, refusal_of
+from supervisor.refusals import no_socket
 from supervisor.status import problem_json
 from supervisor.step_runner import internal
 
 if TYPE_CHECKING:
     from anyio.abc import ByteStream
 
-    from actors.ports import Connection, Listener, Ports
+    from actors.ports import Connection, Listener, Net
 
 VERSION: Final = 1
 LINE_LIMIT_BYTES: Final = 7 << 20
@@ -80,15 +81,28 @@ class _Client:
     working: bool = False
 
 
+@asynccontextmanager
+async def open_control_socket(net: Net, path: Path, peers: Peers) -> AsyncIterator[Listener]:
+    """Listen at a path; who connects is heard once a server accepts.
+
+    Raises:
+        ProblemError: StateDirInUse, StateUnwritable.
+    """
+    async with AsyncExitStack() as stack:
+        try:
+            listener = await stack.enter_async_context(net.listen_unix(path, mode=peers.socket_mode))
+        except OSError as error:
+            raise ProblemError(no_socket(path, error)) from error
+        yield listener
+
+
 @attrs.define(kw_only=True)
 class ControlServer:
-    """Serves operations at a socket until it is cancelled."""
+    """Serves operations to who connects until it is cancelled."""
 
-    ports: Ports
-    path: Path
+    listener: Listener
     operations: dict[str, Operation]
     peers: Peers = attrs.field(factory=Peers)
-    listening: anyio.Event = attrs.field(factory=anyio.Event)
     _clients: dict[int, _Client] = attrs.field(factory=dict, init=False)
     _number: int = attrs.field(default=0, init=False)
     _pace: Pace = attrs.field(factory=Pace, init=False)
@@ -96,16 +110,10 @@ class ControlServer:
     _refused_uids: set[int] = attrs.field(factory=set, init=False)
 
     async def run(self) -> None:
-        """Listen, accept and serve."""
-        async with self.ports.net.listen_unix(self.path, mode=self.peers.socket_mode) as listener:
-            self.listening.set()
-            await self.serve(listener)
-
-    async def serve(self, listener: Listener) -> None:
-        """Accept from a socket that listens already, and serve."""
+        """Accept and serve."""
         async with anyio.create_task_group() as group:
             while True:
-                connection = await listener.accept()
+                connection = await self.listener.accept()
                 if not self.peers.may_ask(connection.peer):
                     group.start_soon(self._turn_away, connection)
                 elif self._make_room():

@@ -7,7 +7,7 @@ every actor comes to rest (`supervisor.draining`), and the worker leaves (`super
 from __future__ import annotations
 
 import signal
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -23,7 +23,7 @@ from supervisor import control, operations
 from supervisor.admitting import Admission
 from supervisor.asked_by_signal import REQUESTS, answer_signals
 from supervisor.cgroups import take_in_hand
-from supervisor.control import ControlServer
+from supervisor.control import ControlServer, open_control_socket
 from supervisor.directory_intake import DirectoryIntake
 from supervisor.draining import Present, drain
 from supervisor.gpu_desk import desk_of
@@ -37,7 +37,6 @@ from supervisor.looking_on import LookingOn
 from supervisor.metrics.exposing import Metrics
 from supervisor.peers import Peers
 from supervisor.recovering import recover
-from supervisor.refusals import no_socket
 from supervisor.reloading import Reloading
 from supervisor.runtime import look_at_runtime
 from supervisor.shutdown import Phase, Shutdown
@@ -46,7 +45,7 @@ from supervisor.usage import measured_status, measured_worker_status
 from supervisor.worker import Worker
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
+    from collections.abc import AsyncIterator, Callable
 
     from anyio.abc import TaskGroup
 
@@ -98,7 +97,8 @@ async def run_worker(
         _listening(signals, shutdown, requests),
         _held(ports, settings, state_dir),
         serving_pages(ports, settings, health, metrics),
-        _control_socket(ports, settings) as listener,
+        # Before anything is taken over: a worker that fails after that ends all sandboxes, with what runs in them.
+        open_control_socket(ports.net, settings.control_socket, Peers(settings.control_uids)) as listener,
     ):
         runtime = await look_at_runtime(ports, settings)
         cgroups = await take_in_hand(ports, settings.cgroups)
@@ -129,8 +129,7 @@ async def run_worker(
             await _recover(ports, worker, found, scope)
             recovered.set()
             if not worker.draining:
-                control = partial(_serve, ports, worker, listener, looking_on)
-                await _work(ports, worker, health, reloading, control=control, scope=scope)
+                await _work(ports, worker, health, reloading, looking_on=looking_on, listener=listener, scope=scope)
             looking_on.executions.end()
             leaving.drained = await drain(ports, worker, present, looking_on.executions.ended)
             await looking_on.finish()
@@ -187,7 +186,8 @@ async def _work(
     health: Health,
     reloading: Reloading,
     *,
-    control: Callable[[Admission], Awaitable[None]],
+    looking_on: LookingOn,
+    listener: Listener,
     scope: TaskGroup,
 ) -> None:
     """Take on work, over the socket and from the directory, until a signal asks for the end."""
@@ -199,7 +199,12 @@ async def _work(
         snapshots_of=lambda uid: state_dir.actor(uid).snapshots,
         observer=worker.observer,
     )
-    scope.start_soon(health.run, CONTROL, partial(control, admission), name=CONTROL)
+    server = ControlServer(
+        listener=listener,
+        operations=_operations(ports, worker, admission, looking_on),
+        peers=Peers(settings.control_uids),
+    )
+    scope.start_soon(health.run, CONTROL, server.run, name=CONTROL)
     async with anyio.create_task_group() as intakes:
         if settings.assignments is not None:
             intake = DirectoryIntake(
@@ -222,31 +227,6 @@ async def _work(
         with health.taking_work():
             await worker.shutdown.asked.wait()
         intakes.cancel_scope.cancel()
-
-
-async def _serve(ports: Ports, worker: Worker, listener: Listener, looking_on: LookingOn, admission: Admission) -> None:
-    server = ControlServer(
-        ports=ports,
-        path=worker.settings.control_socket,
-        operations=_operations(ports, worker, admission, looking_on),
-        peers=Peers(worker.settings.control_uids),
-    )
-    await server.serve(listener)
-
-
-@asynccontextmanager
-async def _control_socket(ports: Ports, settings: Settings) -> AsyncIterator[Listener]:
-    """Listen, before anything of an earlier life is taken over; who connects meanwhile is heard after that.
-
-    It is the way in for a person: without it no worker begins. One that had begun would end all sandboxes with itself.
-    """
-    async with AsyncExitStack() as stack:
-        mode = Peers(settings.control_uids).socket_mode
-        try:
-            listener = await stack.enter_async_context(ports.net.listen_unix(settings.control_socket, mode=mode))
-        except OSError as error:
-            raise ProblemError(no_socket(settings.control_socket, error)) from error
-        yield listener
 
 
 @asynccontextmanager

@@ -14,8 +14,8 @@ from statemachine.actor import OnDifference
 from statemachine.reasons import Reason
 from statemachine.states import State
 from supervisor import control
-from supervisor.control import ControlServer
-from tests.fakes.ports import FakePorts
+from supervisor.control import ControlServer, open_control_socket
+from supervisor.peers import Peers
 from tests.fuzzing.promises import Target, hold
 from tests.fuzzing.talking import BETWEEN, net_below, said
 
@@ -47,13 +47,11 @@ def check_control(data: bytes) -> None:
 
 
 async def _talk(data: bytes) -> None:
-    ports = FakePorts()
-    ports.net = net_below(_PATH.parent)
-    server = ControlServer(ports=ports.as_ports, path=_PATH, operations={"words": _words, "echo": _echo})
-    async with anyio.create_task_group() as group:
+    net = net_below(_PATH.parent)
+    async with open_control_socket(net, _PATH, Peers()) as listener, anyio.create_task_group() as group:
+        server = ControlServer(listener=listener, operations={"words": _words, "echo": _echo})
         group.start_soon(server.run)
-        await server.listening.wait()
-        answers = (await said(await ports.net.connect_unix(_PATH), data)).splitlines()
+        answers = (await said(await net.connect_unix(_PATH), data)).splitlines()
         lines = data.replace(BETWEEN, b"").split(b"\n")
         hold(
             len(answers) == len(lines) - (not lines[-1]),
@@ -61,7 +59,7 @@ async def _talk(data: bytes) -> None:
         )
         for answer in answers:
             _judge(answer)
-        echo = await said(await ports.net.connect_unix(_PATH), b'{"v":1,"op":"echo"}')
+        echo = await said(await net.connect_unix(_PATH), b'{"v":1,"op":"echo"}')
         hold(json.loads(echo) == {"ok": True, "result": {"v": 1, "op": "echo"}}, "another client is served")
         group.cancel_scope.cancel()
 

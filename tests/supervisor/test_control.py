@@ -16,7 +16,7 @@ from supervisor import control
 from supervisor.client import call
 from supervisor.control import ControlServer
 from supervisor.host.net import HostNet
-from tests.fakes.ports import FakePorts
+from supervisor.peers import Peers
 
 pytestmark = pytest.mark.anyio
 
@@ -26,14 +26,14 @@ BOUND_S = 60.0
 class Served:
     """A server with some operations, and clients of all kinds."""
 
-    def __init__(self, server, net, waiting, change):
-        self.server, self.net, self.waiting, self.change = server, net, waiting, change
+    def __init__(self, server, path, waiting, change):
+        self.server, self.path, self.net, self.waiting, self.change = server, path, HostNet(), waiting, change
 
     async def connect(self):
-        return (await self.net.connect_unix(self.server.path)).stream
+        return (await self.net.connect_unix(self.path)).stream
 
     async def call(self, op, **arguments):
-        return await call(self.net, self.server.path, op, **arguments)
+        return await call(self.net, self.path, op, **arguments)
 
     async def send(self, data):
         """Send bytes and return the first answer; None when the server closes instead."""
@@ -96,14 +96,12 @@ async def serving(tmp_path, *, abruptly=False):
 
     handlers: list[Any] = [echo, wait, wait_for_change, refuse, fail, unspeakable, large, words, path]
     operations = {each.__name__: each for each in handlers}
-    ports = FakePorts()
-    ports.net = HostNet()
-    server = ControlServer(ports=ports.as_ports, path=tmp_path / "control.sock", operations=operations)
-    async with anyio.create_task_group() as group:
+    at = tmp_path / "control.sock"
+    async with control.open_control_socket(HostNet(), at, Peers()) as listener, anyio.create_task_group() as group:
+        server = ControlServer(listener=listener, operations=operations)
         group.start_soon(server.run)
-        await server.listening.wait()
         with anyio.fail_after(3 * BOUND_S):
-            served = Served(server, ports.net, waiting, change)
+            served = Served(server, at, waiting, change)
             yield served
             if not abruptly:
                 await nobody_is_left(served)
@@ -129,7 +127,7 @@ async def test_a_request_gets_its_answer(tmp_path):
 
 async def test_the_socket_is_ours_alone(tmp_path):
     async with serving(tmp_path) as served:
-        assert served.server.path.stat().st_mode & 0o777 == 0o600
+        assert served.path.stat().st_mode & 0o777 == 0o600
 
 
 async def test_every_problem_of_a_refusal_arrives(tmp_path):
@@ -311,7 +309,7 @@ async def test_a_thousand_idle_connections_lock_nobody_out_and_leak_nothing(tmp_
         clients = []
         try:
             for _ in range(20):
-                clients += idle_clients(served.server.path, 50)
+                clients += idle_clients(served.path, 50)
                 await anyio.lowlevel.checkpoint()
             began_s = anyio.current_time()
             for number in range(5):
@@ -372,7 +370,7 @@ async def test_a_thousand_clients_that_died_waiting_cost_no_more_than_the_bound_
     async with serving(tmp_path) as served:
         clients = served.server._clients
         for _ in range(1000):
-            (client,) = idle_clients(served.server.path, 1)
+            (client,) = idle_clients(served.path, 1)
             client.sendall(line("wait_for_change"))
             newest = served.server._number
             with anyio.fail_after(BOUND_S):
@@ -393,7 +391,7 @@ async def test_a_shutdown_closes_every_connection(tmp_path):
             await served.waiting.wait()
             half = await served.connect()
             await half.send(b'{"v"')
-        assert not served.server.path.exists()
+        assert not served.path.exists()
         for stream in (idle, waiting, half):
             assert await answer(stream) is None
             await stream.aclose()

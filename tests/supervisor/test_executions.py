@@ -11,11 +11,11 @@ from statemachine.problem import ProblemError
 from statemachine.reasons import Reason
 from supervisor import shutdown
 from supervisor.client import call, holding
-from supervisor.control import ControlServer
+from supervisor.control import ControlServer, open_control_socket
 from supervisor.executions import ARGUMENTS_MAX, Executions
 from supervisor.host.net import HostNet
+from supervisor.peers import Peers
 from tests.actors.test_steps_executing import a_stage
-from tests.fakes.ports import FakePorts
 from tests.supervisor.stands import a_stand
 
 pytestmark = pytest.mark.anyio
@@ -49,14 +49,15 @@ class Bench:
 @asynccontextmanager
 async def a_bench(tmp_path):
     stage, _sandbox, _ended = a_stage()
-    async with a_stand() as stand, anyio.create_task_group() as group:
-        bench = Bench(stand, stage, tmp_path / "control.sock")
-        ports = FakePorts()
-        ports.net = bench.net
-        operations = bench.executions.operations(stand.worker)
-        server = ControlServer(ports=ports.as_ports, path=bench.path, operations=operations)
+    path = tmp_path / "control.sock"
+    async with (
+        a_stand() as stand,
+        open_control_socket(HostNet(), path, Peers()) as listener,
+        anyio.create_task_group() as group,
+    ):
+        bench = Bench(stand, stage, path)
+        server = ControlServer(listener=listener, operations=bench.executions.operations(stand.worker))
         group.start_soon(server.run)
-        await server.listening.wait()
         await stand.running()
         yield bench
         group.cancel_scope.cancel()

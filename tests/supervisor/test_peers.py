@@ -27,10 +27,9 @@ from supervisor import control
 from supervisor.cli.run import run
 from supervisor.cli.worker_options import settings_in
 from supervisor.client import call
-from supervisor.control import ControlServer
+from supervisor.control import ControlServer, open_control_socket
 from supervisor.host.net import HostNet
 from supervisor.peers import REQUESTS_AT_ONCE, REQUESTS_PER_S, Pace, Peers
-from tests.fakes.ports import FakePorts
 from tests.needs import Tool, need
 
 pytestmark = pytest.mark.anyio
@@ -42,10 +41,15 @@ async def echo(request):
     return request
 
 
-def a_server(net, path, *uids):
-    ports = FakePorts()
-    ports.net = net
-    return ControlServer(ports=ports.as_ports, path=path, operations={"echo": echo}, peers=Peers(frozenset(uids)))
+@asynccontextmanager
+async def a_server(net, path, *uids):
+    """One that serves as long as the body lasts."""
+    peers = Peers(frozenset(uids))
+    async with open_control_socket(net, path, peers) as listener, anyio.create_task_group() as group:
+        server = ControlServer(listener=listener, operations={"echo": echo}, peers=peers)
+        group.start_soon(server.run)
+        yield server
+        group.cancel_scope.cancel()
 
 
 @asynccontextmanager
@@ -54,13 +58,9 @@ async def serving(*uids):
     disk = SimDisk(now_ns=lambda: 0)
     put_directory(disk, PATH.parent)
     sockets = SimSockets(disk)
-    server = a_server(SimNet(sockets, peer=Peer(pid=1, uid=0, gid=0)), PATH, *uids)
-    async with anyio.create_task_group() as group:
-        group.start_soon(server.run)
-        await server.listening.wait()
+    async with a_server(SimNet(sockets, peer=Peer(pid=1, uid=0, gid=0)), PATH, *uids) as server:
         with anyio.fail_after(60):
             yield server, lambda uid: SimNet(sockets, peer=Peer(pid=7, uid=uid, gid=uid))
-        group.cancel_scope.cancel()
 
 
 async def reason_of(net):
@@ -138,12 +138,8 @@ async def test_the_log_names_each_of_them_once_and_not_without_end(monkeypatch):
 
 async def test_the_file_lets_others_in_only_where_somebody_is_to_be(tmp_path):
     for uids, mode in (((), 0o600), ((0,), 0o600), ((1000,), 0o666)):
-        server = a_server(HostNet(), tmp_path / "control.sock", *uids)
-        async with anyio.create_task_group() as group:
-            group.start_soon(server.run)
-            await server.listening.wait()
+        async with a_server(HostNet(), tmp_path / "control.sock", *uids):
             assert (tmp_path / "control.sock").stat().st_mode & 0o777 == mode
-            group.cancel_scope.cancel()
 
 
 @pytest.mark.parametrize("says", [b'{"v": 1, "op": "echo"}\n', b""], ids=["asks", "is silent"])
@@ -151,15 +147,12 @@ async def test_another_user_of_this_machine_is_refused_by_the_kernels_word(says)
     need(Tool.ROOT)
     with tempfile.TemporaryDirectory() as directory:
         os.chmod(directory, 0o755)  # noqa: PTH101 - of one directory, at once
-        server = a_server(HostNet(), Path(directory) / "control.sock", 12345)
-        async with anyio.create_task_group() as group:
-            group.start_soon(server.run)
-            await server.listening.wait()
-            refused = await anyio.to_thread.run_sync(as_user, NOBODY, server.path, says)
+        path = Path(directory) / "control.sock"
+        async with a_server(HostNet(), path, 12345):
+            refused = await anyio.to_thread.run_sync(as_user, NOBODY, path, says)
             assert json.loads(refused)["error"]["reason"] == "PeerRefused"
-            answered = await anyio.to_thread.run_sync(as_user, 12345, server.path, b'{"v": 1, "op": "echo"}\n')
+            answered = await anyio.to_thread.run_sync(as_user, 12345, path, b'{"v": 1, "op": "echo"}\n')
             assert json.loads(answered)["ok"]
-            group.cancel_scope.cancel()
 
 
 ASKING = """
