@@ -196,16 +196,9 @@ class Account:
         """The whole, when nothing happens any more."""
         for worker in list(self._workers):
             self.worker_down(end_s, worker)
-        series = self._buckets
-        at_s = series.times(end_s)
-        running, waiting, suspended = (series.means(each, end_s) for each in self._levels.values())
-        held = series.means(self._held, end_s)
+        timeline, occupancy = self._timeline(end_s), self._heat(end_s)
         self._up.until(end_s)
         self._claiming.until(end_s)
-        invariants = {
-            name: Tally(checked=count, violated=self._violated.get(name, 0))
-            for name, count in sorted(self._checked.items())
-        }
         return ReplayResult(
             seed=seed,
             engine=engine,
@@ -227,7 +220,10 @@ class Account:
                 name: FaultCount(planned=count, fired=self._fired[name])
                 for name, count in sorted(self._planned.items())
             },
-            invariants=invariants,
+            invariants={
+                name: Tally(checked=count, violated=self._violated.get(name, 0))
+                for name, count in sorted(self._checked.items())
+            },
             verdict=Verdict.VIOLATED if self._violated else Verdict.HELD,
             violations=tuple(self._violations),
             states={
@@ -245,22 +241,31 @@ class Account:
             },
             cost=rounded(self._spent),
             slowest=tuple(slow for *_, slow in sorted(self._slowest, key=lambda each: (-each[0], -each[1]))),
-            timeline=Timeline(
-                bucket_s=series.bucket_s,
-                at_s=at_s,
-                running=running,
-                waiting=waiting,
-                suspended=suspended,
-                held_gpus=held,
-            ),
-            occupancy=Occupancy(
-                workers=list(self._occupancy),
-                held=[
-                    [round(level / gpus, 3) if level else 0.0 for level in series.means(one, end_s)]
-                    for gpus, one in self._occupancy.values()
-                ],
-            ),
+            timeline=timeline,
+            occupancy=occupancy,
             notes=tuple(self._notes(engine)),
+        )
+
+    def _timeline(self, end_s: float) -> Timeline:
+        series = self._buckets
+        at_s = series.times(end_s)
+        running, waiting, suspended = (series.means(each, end_s) for each in self._levels.values())
+        return Timeline(
+            bucket_s=series.bucket_s,
+            at_s=at_s,
+            running=running,
+            waiting=waiting,
+            suspended=suspended,
+            held_gpus=series.means(self._held, end_s),
+        )
+
+    def _heat(self, end_s: float) -> Occupancy:
+        return Occupancy(
+            workers=list(self._occupancy),
+            held=[
+                [round(level / gpus, 3) if level else 0.0 for level in self._buckets.means(one, end_s)]
+                for gpus, one in self._occupancy.values()
+            ],
         )
 
     def _notes(self, engine: str) -> Iterator[str]:
