@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from typing import TYPE_CHECKING
 
 import pytest
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
 # same examples each time, so that what it says is about the change; everybody else's runs look for new ones.
 settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=in_ci())
 settings.load_profile("unhurried")
+
+# Whoever starts the tests in the background of a script has them born with SIGINT ignored, and what they start, too.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(params=["asyncio", "trio"])
