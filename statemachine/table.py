@@ -294,7 +294,11 @@ for _event in (e.StepFailed, e.DeadlineExceeded):
     # A kept request is answered by the failure: to follow it would try the same cleanup without end.
     _t.go(
         S.ROLLING_BACK, _event, S.SUSPENDED, *_cancel,
-        when=g.EndsSuspended, remember=(u.FirstCause, u.ForgetPending),
+        when=g.EndsSuspended & g.RunPending, remember=(u.FirstCause, u.AnswerByCleanup, u.ForgetPending),
+    )  # fmt: skip
+    _t.go(
+        S.ROLLING_BACK, _event, S.SUSPENDED, *_cancel,
+        when=g.EndsSuspended & ~g.RunPending, remember=(u.FirstCause, u.ForgetPending),
     )  # fmt: skip
     _t.go(
         S.ROLLING_BACK, _event, S.FAILED, *_cancel,

@@ -171,9 +171,21 @@ def _adopt_origin(actor: Actor, _event: Event) -> Actor:
     return actor.but(last_good=actor.origin or actor.last_good)
 
 
+_CLEANUPS: Final = frozenset({Step.RELEASE, Step.TEARDOWN})
+
+
 def _forget_cleanup(actor: Actor, _event: Event) -> Actor:
-    by_cleanup = actor.problem is not None and actor.problem.step in {Step.RELEASE, Step.TEARDOWN}
+    by_cleanup = actor.problem is not None and actor.problem.step in _CLEANUPS
     return actor.but(problem=None) if by_cleanup else actor
+
+
+def _answer_by_cleanup(actor: Actor, _event: Event) -> Actor:
+    # Said for as long as nobody asks again: that the cleanup comes about later does not follow the request.
+    problem = actor.problem
+    if problem is None or problem.step not in _CLEANUPS:
+        return actor
+    message = f"Running was asked for, and what was left could not be undone first: {problem.message}"
+    return actor.but(problem=attrs.evolve(problem, step=Step.SUPERVISE, message=message))
 
 
 def _keep_stored(actor: Actor, event: Event) -> Actor:
@@ -235,6 +247,7 @@ Promote: Final = Update("Promote", _promote)
 KeepSaved: Final = Update("KeepSaved", _keep_saved)
 AdoptOrigin: Final = Update("AdoptOrigin", _adopt_origin)
 ForgetCleanup: Final = Update("ForgetCleanup", _forget_cleanup)
+AnswerByCleanup: Final = Update("AnswerByCleanup", _answer_by_cleanup)
 KeepStored: Final = Update("KeepStored", _keep_stored)
 TellUpload: Final = Update("TellUpload", lambda actor, event: actor.but(problem=_problem_of(event)))
 LoseGpu: Final = Update("LoseGpu", _lose_gpu)

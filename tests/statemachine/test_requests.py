@@ -9,6 +9,7 @@ from statemachine import commands as c
 from statemachine import events as e
 from statemachine.actor import Actor, By, Pending, Resource, Restart
 from statemachine.machine import Transition, step
+from statemachine.problem import Problem, Step
 from statemachine.reasons import Reason
 from statemachine.states import State
 from tests.statemachine.actors_on_stage import (
@@ -141,6 +142,31 @@ def test_a_wish_to_run_that_meets_a_rollback_is_followed_at_rest():
 def test_a_wish_to_run_is_answered_by_a_cleanup_that_fails_not_followed_without_end():
     assert path(fed(running(CPU), DIED, RUN), FAIL) == [S.FAILED]
     assert path(fed(RELEASING, FAIL), RUN, FAIL) == [S.ROLLING_BACK, S.SUSPENDED]
+
+
+def not_undone(step_of_it):
+    problem = Problem(step=step_of_it, reason=Reason.PROCESSES_UNREADABLE, subject="a sandbox", message="no /proc")
+    return e.StepFailed(problem=problem)
+
+
+@pytest.mark.parametrize("again", ["StepFailed", "DeadlineExceeded"])
+def test_what_a_failed_cleanup_has_answered_is_told_until_somebody_asks_again(again):
+    late = e.DeadlineExceeded(problem=not_undone(Step.TEARDOWN).problem)
+    answered = fed(
+        RELEASING, not_undone(Step.RELEASE), RUN, late if again == "DeadlineExceeded" else not_undone(Step.TEARDOWN)
+    )
+    assert (answered.state, answered.problem.reason) == (S.SUSPENDED, Reason.PROCESSES_UNREADABLE)
+    clean = fed(answered, e.CleanupDue(), WELL_GONE_ORIGIN_GOOD)
+    assert (clean.state, clean.held) == (S.SUSPENDED, ())
+    assert clean.problem.reason is Reason.PROCESSES_UNREADABLE
+    assert "Running was asked for" in clean.problem.message
+    assert fed(clean, RUN).problem is None
+
+
+def test_a_cleanup_that_comes_about_later_leaves_nothing_to_tell_where_nobody_has_asked():
+    left = fed(RELEASING, not_undone(Step.RELEASE))
+    assert left.problem.reason is Reason.PROCESSES_UNREADABLE
+    assert fed(left, e.CleanupDue(), WELL_GONE_ORIGIN_GOOD).problem is None
 
 
 def test_a_suspend_is_kept_over_a_backoff():
