@@ -40,13 +40,22 @@ _HOUR_S: Final = 3600.0
 
 
 @attrs.define(eq=False)
+class _Line:
+    """A line of the heat map: the most GPUs of a worker of this name, how many were held, and when it was there."""
+
+    gpus: int
+    held: Series
+    up: Series
+
+
+@attrs.define(eq=False)
 class _Worker:
     """One that is up: since when, its GPUs, their price an hour; its line of the heat map, if it has one."""
 
     since_s: float
     gpus: int
     price: float
-    held: Series | None
+    line: _Line | None
 
 
 @attrs.define(eq=False)
@@ -76,7 +85,7 @@ class Account:
     _held: Series = attrs.field(init=False)
     _up: Series = attrs.field(init=False)
     _workers: dict[str, _Worker] = attrs.field(factory=dict)
-    _occupancy: dict[str, tuple[int, Series]] = attrs.field(factory=dict)
+    _occupancy: dict[str, _Line] = attrs.field(factory=dict)
     _seen_workers: int = 0
     _seen_gpus: int = 0
     _spent: float = 0.0
@@ -104,25 +113,29 @@ class Account:
         self._seen_gpus += gpus
         self._up.change(at_s, gpus)
         price = self.cost.per_worker_hour + gpus * self.cost.models.get(model, self.cost.per_gpu_hour)
-        shown = self._occupancy.get(worker)
-        if shown is not None:
-            self._occupancy[worker] = max(shown[0], gpus), shown[1]  # it was there before, maybe with fewer
+        line = self._occupancy.get(worker)
+        if line is not None:
+            line.gpus = max(line.gpus, gpus)  # it was there before, maybe with fewer
         elif gpus and len(self._occupancy) < OCCUPANCY_WORKERS_MAX:
-            shown = self._occupancy[worker] = gpus, self._buckets.new()
-        self._workers[worker] = _Worker(at_s, gpus, price, shown[1] if shown else None)
+            line = self._occupancy[worker] = _Line(gpus, self._buckets.new(), self._buckets.new())
+        if line is not None:
+            line.up.change(at_s, 1)
+        self._workers[worker] = _Worker(at_s, gpus, price, line)
 
     def worker_down(self, at_s: float, worker: str) -> None:
         """A worker is there no more."""
         one = self._workers.pop(worker)
         self._up.change(at_s, -one.gpus)
+        if one.line is not None:
+            one.line.up.change(at_s, -1)
         self._spent += one.price * (at_s - one.since_s) / _HOUR_S
 
     def held(self, at_s: float, worker: str, by: int) -> None:
         """So many more GPUs of a worker are held from now on."""
         self._held.change(at_s, by)
-        series = self._workers[worker].held
-        if series is not None:
-            series.change(at_s, by)
+        line = self._workers[worker].line
+        if line is not None:
+            line.held.change(at_s, by)
 
     def step(self, name: str) -> Quantiles:
         """Where it is counted how long a step has taken."""
@@ -257,15 +270,17 @@ class Account:
             waiting=waiting,
             suspended=suspended,
             held_gpus=series.means(self._held, end_s),
+            gpus=series.means(self._up, end_s),
         )
 
     def _heat(self, end_s: float) -> Occupancy:
+        means, lines = self._buckets.means, self._occupancy.values()
         return Occupancy(
             workers=list(self._occupancy),
             held=[
-                [round(level / gpus, 3) if level else 0.0 for level in self._buckets.means(one, end_s)]
-                for gpus, one in self._occupancy.values()
+                [round(level / line.gpus, 3) if level else 0.0 for level in means(line.held, end_s)] for line in lines
             ],
+            up=[[round(share, 3) for share in means(line.up, end_s)] for line in lines],
         )
 
     def _notes(self, engine: str) -> Iterator[str]:

@@ -70,7 +70,10 @@ class Slow:
 
 @attrs.frozen(kw_only=True)
 class Timeline:
-    """Means in buckets of `bucket_s`: how many actors ran, waited for room, were suspended; GPUs that were held."""
+    """Means in buckets of `bucket_s`: how many actors ran, waited for room, were suspended; GPUs that were held.
+
+    `gpus` is how many were there: those of the workers that were up. Results of earlier versions do not tell it.
+    """
 
     bucket_s: float
     at_s: list[float]
@@ -78,14 +81,19 @@ class Timeline:
     waiting: list[float]
     suspended: list[float]
     held_gpus: list[float]
+    gpus: list[float] = attrs.field(factory=list)
 
 
 @attrs.frozen(kw_only=True)
 class Occupancy:
-    """By worker and bucket of the timeline: the share of its GPUs that was held. The first 200 workers with GPUs."""
+    """By worker and bucket of the timeline: the share of its GPUs that was held. The first 200 workers with GPUs.
+
+    `up` is the share of the bucket in which the worker was there. Results of earlier versions do not tell it.
+    """
 
     workers: list[str]
     held: list[list[float]]
+    up: list[list[float]] = attrs.field(factory=list)
 
 
 @attrs.frozen(kw_only=True)

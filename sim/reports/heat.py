@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 COLOUR: Final = (47, 125, 224)
 """Of a GPU that is held; free ones let the page shine through, be it light or dark."""
 PERCENT: Final = 100
+ABSENT: Final = PERCENT + 1
+"""The place in the palette of a worker that was not there."""
+ABSENT_COLOUR: Final = (128, 128, 128)
+_ABSENT_OPACITY: Final = 0.35
 _TOP: Final = 6.0
 _BELOW: Final = 24.0
 _ROW_MAX: Final = 18.0
@@ -70,13 +74,14 @@ def scale() -> Markup:
         class_="ramp",
         aria_hidden="true",
     )
+    swatch = element("span", class_="swatch absent")
     return element(
-        "p", "no GPU held, or no such worker yet or any more ", ramp, " all of its GPUs held", class_="legend"
+        "p", "no GPU held ", ramp, " all of its GPUs held ", swatch, "no such worker at that time", class_="legend"
     )
 
 
 def script_data(runs: Runs) -> list[dict[str, Any]]:
-    """What the page's script shows under the pointer: for each worker, percents and how many buckets each lasts."""
+    """What the page's script shows under the pointer: by worker, percents or ABSENT, each with its buckets."""
     return [
         {"workers": run.result.occupancy.workers, "bucket_s": run.result.timeline.bucket_s,
          "rows": [_run_lengths(row) for row in _percents(run.result.occupancy)]}
@@ -89,8 +94,8 @@ def png(rows: Sequence[Sequence[int]]) -> bytes:
 
     Source: PNG specification (third edition), 5.3 "Chunk layout", 11.2 "Critical chunks", 11.3.1 "Transparency".
     """
-    palette = bytes(COLOUR) * (PERCENT + 1)
-    opacity = bytes(round(each * 255 / PERCENT) for each in range(PERCENT + 1))
+    palette = bytes(COLOUR) * (PERCENT + 1) + bytes(ABSENT_COLOUR)
+    opacity = bytes((*(round(each * 255 / PERCENT) for each in range(PERCENT + 1)), round(255 * _ABSENT_OPACITY)))
     lines = b"".join(b"\0" + bytes(row) for row in rows)
     return b"\x89PNG\r\n\x1a\n" + b"".join(
         _chunk(kind, content)
@@ -109,7 +114,15 @@ def _chunk(kind: bytes, content: bytes) -> bytes:
 
 
 def _percents(told: Occupancy) -> list[list[int]]:
-    return [[min(max(round(each * PERCENT), 0), PERCENT) for each in row] for row in told.held]
+    """A number for each worker and bucket: percents that were held, or ABSENT where that is told and nothing was."""
+    there = told.up or [[1.0] * len(row) for row in told.held]
+    return [
+        [
+            min(max(round(held * PERCENT), 0), PERCENT) if held or up else ABSENT
+            for held, up in zip(row, ups, strict=True)
+        ]
+        for row, ups in zip(told.held, there, strict=True)
+    ]
 
 
 def _run_lengths(row: Sequence[int]) -> list[int]:

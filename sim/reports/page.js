@@ -70,7 +70,8 @@
         found = lengths[index];
         passed += lengths[index + 1];
       }
-      show(event, [told.workers[row], clock(bucket * told.bucket_s), `${found}% of its GPUs held`]);
+      const held = found > 100 ? "not there" : `${found}% of its GPUs held`;
+      show(event, [told.workers[row], clock(bucket * told.bucket_s), held]);
     });
     chart.addEventListener("pointerleave", hide);
   });

@@ -72,8 +72,11 @@ def _inconsistencies(result: ReplayResult) -> Iterator[str]:
         yield "the series of its timeline are not of one length"
     if len(result.occupancy.held) != len(result.occupancy.workers):
         yield "its occupancy has not one row for each worker"
-    if any(len(row) != buckets for row in result.occupancy.held):
+    rows = (*result.occupancy.held, *result.occupancy.up)
+    if any(len(row) != buckets for row in rows) or len(result.timeline.gpus) not in {0, buckets}:
         yield "the rows of its occupancy are not as long as its timeline"
+    if len(result.occupancy.up) not in {0, len(result.occupancy.workers)}:
+        yield "it does not say of each worker when it was there"
 
 
 def _refused(path: Path, what: str) -> ProblemError:

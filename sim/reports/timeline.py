@@ -30,17 +30,18 @@ _FLAT: Final = 0.05
 
 @attrs.frozen
 class _Panel:
-    """What one panel shows, and which series of the result it is."""
+    """What one panel shows, and which series of the result it is; a dashed line is the most that it could be."""
 
     title: str
     series: str
+    dashed: str | None = None
 
 
 PANELS: Final = (
     _Panel("actors running", "running"),
     _Panel("waiting", "waiting"),
     _Panel("suspended", "suspended"),
-    _Panel("GPUs held", "held_gpus"),
+    _Panel("GPUs held", "held_gpus", dashed="gpus"),
 )
 
 
@@ -93,8 +94,11 @@ def script_data(runs: Runs) -> dict[str, Any]:
 
 
 def _panel(panel: _Panel, runs: Runs, x: Linear, top: float) -> Iterator[Markup]:
-    most = max(max(series_of(run.result.timeline, panel.series), default=0.0) for run in runs)
-    marks = level_marks(most)
+    most, top_level = (
+        max(max(series_of(run.result.timeline, name), default=0.0) for run in runs)
+        for name in (panel.series, panel.dashed or panel.series)
+    )
+    marks = level_marks(max(most, top_level))
     y = Linear(0.0, marks[-1], top + _INSIDE, top + 4)
     yield element("text", panel.title, class_="name", x=0, y=top + 20)
     yield element("text", f"at most {wording.level(most)}", class_="tick", x=0, y=top + 38)
@@ -102,7 +106,11 @@ def _panel(panel: _Panel, runs: Runs, x: Linear, top: float) -> Iterator[Markup]
         place = y.at(value)
         yield element("line", class_="grid", x1=x.begin, x2=x.end, y1=place, y2=place)
         yield element("text", wording.count(value), class_="tick", x=x.begin - 6, y=place + 4, text_anchor="end")
+    if top_level > most:
+        yield element("text", "dashed: all of them", class_="tick", x=0, y=top + 53)
     for run, colour in zip(runs, CLASSES, strict=False):
+        if panel.dashed is not None and (points := list(_points(run, panel.dashed, x, y))):
+            yield element("path", class_=f"line dashed {colour}", d=_path(points))
         points = list(_points(run, panel.series, x, y))
         if len(runs) == 1:
             yield element("path", class_=f"area {colour}", d=f"{_path(points)}V{number(y.begin)}H{number(x.begin)}Z")

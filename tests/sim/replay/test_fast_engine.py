@@ -150,6 +150,16 @@ def test_what_a_worker_that_came_back_larger_has_held_is_never_more_than_it_has(
     assert max(shares) == 1.0
 
 
+def test_it_is_told_when_a_worker_was_there_and_with_how_many_gpus():
+    records = (worker(), actor("a", for_s=3.0), WorkerRemove(at_s=9.5, worker="w1"), worker(gpus=4, at_s=12.0))
+    result = replayed(*records, actor("b", gpus=4, at_s=20.0, for_s=9.0))
+    (there,) = result.occupancy.up
+    assert there[:14] == [*[1.0] * 9, 0.5, 0.0, 0.0, 1.0, 1.0]
+    gpus = worker().gpus
+    assert result.timeline.gpus[:14] == [*[gpus] * 9, gpus / 2, 0.0, 0.0, 4.0, 4.0]
+    assert all(held <= up for held, up in zip(result.timeline.held_gpus, result.timeline.gpus, strict=True))
+
+
 def test_a_config_in_which_nothing_ever_works_ends_all_the_same():
     overrides = failing("create") | failing("rollback") | failing("stop")
     result = replayed(worker(), actor(), Terminate(at_s=50.0, actor="a"), overrides=overrides)

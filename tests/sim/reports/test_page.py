@@ -14,7 +14,7 @@ import orjson
 import pytest
 
 from sim.reports import wording
-from sim.reports.heat import png
+from sim.reports.heat import ABSENT, png
 from sim.reports.page import page
 from sim.reports.run import Run
 from statemachine.catalogue import CATALOGUE
@@ -175,6 +175,9 @@ def test_the_heat_map_is_a_picture_with_a_pixel_for_each_percentage(rows):
     lines = zlib.decompress(chunks[b"IDAT"])
     assert [list(lines[y * (width + 1) + 1 : (y + 1) * (width + 1)]) for y in range(height)] == rows
     assert (chunks[b"tRNS"][0], chunks[b"tRNS"][100]) == (0, 255)
+    assert chunks[b"PLTE"][3 * ABSENT :] == bytes((128, 128, 128))
+    assert chunks[b"tRNS"][ABSENT] == round(0.35 * 255)  # as the swatch of the legend has it
+    assert b"rgb(128 128 128 / 35%)" in one(small())
 
 
 def test_the_script_is_told_the_same_percentages():
@@ -182,6 +185,24 @@ def test_the_script_is_told_the_same_percentages():
     for row, lengths in enumerate(told["rows"]):
         values = [value for value, times in zip(lengths[::2], lengths[1::2], strict=True) for _ in range(times)]
         assert values == [row * column % 101 for column in range(1000)]
+
+
+def test_a_worker_that_was_not_there_is_told_from_one_that_was_idle():
+    told = large(workers=2)
+    away = [0.0] * 400 + [0.5] + [1.0] * 599
+    some = attrs.evolve(told.occupancy, held=[[0.0] * 1000, [0.0] * 600 + [1.0] * 400], up=[away, [1.0] * 1000])
+    rows = data_of(one(attrs.evolve(told, occupancy=some)))["heat"][0]["rows"]
+    assert rows == [[ABSENT, 400, 0, 600], [0, 600, 100, 400]]
+    untold = attrs.evolve(some, up=[])
+    assert data_of(one(attrs.evolve(told, occupancy=untold)))["heat"][0]["rows"] == [[0, 1000], [0, 600, 100, 400]]
+
+
+def test_how_many_gpus_there_were_is_a_dashed_line_where_the_result_tells_it():
+    told = large()
+    more = attrs.evolve(told, timeline=attrs.evolve(told.timeline, gpus=[200.0] * 1000))
+    assert "dashed: all of them" in text_of(one(more))[0]
+    untold = attrs.evolve(told, timeline=attrs.evolve(told.timeline, gpus=[]))
+    assert "dashed: all of them" not in text_of(one(untold))[0]
 
 
 def test_what_of_the_config_is_not_the_default_stands_on_the_page_and_what_was_changed_on_a_comparison():

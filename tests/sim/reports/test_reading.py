@@ -67,6 +67,9 @@ TIMELINE = attrs.asdict(small().timeline)
         (cut("timeline", "waiting"), "InvalidResult", "are not of one length"),
         (cut("occupancy", "workers"), "InvalidResult", "not one row for each worker"),
         (cut("occupancy", "held", 0), "InvalidResult", "not as long as its timeline"),
+        (cut("occupancy", "up", 0), "InvalidResult", "not as long as its timeline"),
+        (cut("timeline", "gpus"), "InvalidResult", "not as long as its timeline"),
+        (cut("occupancy", "up"), "InvalidResult", "when it was there"),
     ],
 )
 def test_what_is_no_result_is_refused_by_its_reason(place, data, reason, said):
@@ -82,3 +85,12 @@ def test_a_file_that_is_not_there_is_unreadable(place):
     with pytest.raises(ProblemError) as refused:
         read_result(place)
     assert str(refused.value.problems[0].reason) == "UnreadableFile"
+
+
+def test_a_result_of_an_earlier_version_does_not_say_when_a_worker_was_there(place):
+    document = orjson.loads(small().as_json())
+    del document["timeline"]["gpus"], document["occupancy"]["up"]
+    place.write_bytes(orjson.dumps(document))
+    result = read_result(place)
+    assert (result.timeline.gpus, result.occupancy.up) == ([], [])
+    assert result.occupancy.held == small().occupancy.held

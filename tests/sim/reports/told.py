@@ -54,7 +54,7 @@ def hostile() -> ReplayResult:
 def large(workers: int = 200, buckets: int = 1000) -> ReplayResult:
     """As large as one can be."""
     series = [float(index * 7 % 113) for index in range(buckets)]
-    told: dict[str, Any] = dict.fromkeys(("running", "waiting", "suspended", "held_gpus"), series)
+    told: dict[str, Any] = dict.fromkeys(("running", "waiting", "suspended", "held_gpus", "gpus"), series)
     return attrs.evolve(
         small(),
         virtual_s=3600.0 * buckets,
@@ -63,5 +63,6 @@ def large(workers: int = 200, buckets: int = 1000) -> ReplayResult:
         occupancy=Occupancy(
             workers=[f"openb-node-{index:04d}" for index in range(workers)],
             held=[[(row * column % 101) / 100 for column in range(buckets)] for row in range(workers)],
+            up=[[1.0] * buckets for _ in range(workers)],
         ),
     )
