@@ -17,7 +17,7 @@ from actors.snapshots import look_at_snapshot, uri_of, verify_snapshot
 from actors.steps.leaf import remove_leaf
 from actors.steps.partition import give_back
 from actors.steps.stage import Freeze
-from actors.steps.thaw import remove_unproven, resume_once
+from actors.steps.thaw import remove_unproven, require_no_unproven, resume_once
 from actors.steps.volumes import keep_volumes, settle_volumes
 from statemachine.events import OriginVerdict, RolledBack, TornDown
 from statemachine.problem import ProblemError, Step
@@ -45,8 +45,10 @@ async def roll_back(stage: Stage, command: RollBack, origin: Snapshot | None) ->
             await remove_unproven(stage)
         await end_sandbox(stage)
         await settle_volumes(stage)
+        if saved is None:
+            await require_no_unproven(stage)
         give_back(stage, command.undo)
-        stage.unproven = None if saved is not None else stage.unproven
+        stage.unproven = None
     return RolledBack(origin=await _judge(stage, origin), saved=saved)
 
 
@@ -60,6 +62,7 @@ async def stop_containers(stage: Stage, command: StopContainers) -> TornDown:
             await _ask_to_end(stage, stage.sandbox, command.grace_s)
     with anyio.CancelScope(shield=True):
         await end_sandbox(stage)
+        await require_no_unproven(stage)
         give_back(stage, command.undo)
     return TornDown()
 

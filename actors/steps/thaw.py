@@ -8,11 +8,13 @@ actor: they are tried again by the next step that removes unproven files.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 import anyio
 
 from actors import snapshots
+from actors.proof import unwritten
 from actors.runsc.answers import Status
 from actors.runsc.record import ROOT_CONTAINER
 from actors.steps.hooks import after_thaw
@@ -94,10 +96,26 @@ async def _read_back(sandbox: Sandbox, step: Step) -> None:
 
 async def remove_unproven(stage: Stage) -> None:
     """Remove the files of a snapshot that was not proven; what cannot be removed is kept in mind."""
-    if stage.unproven is None:
-        return
+    with suppress(OSError):
+        await _remove_unproven(stage)
+
+
+async def require_no_unproven(stage: Stage) -> None:
+    """Remove them likewise: who is at rest holds nothing, and no later step would come to it.
+
+    Raises:
+        ProblemError: StateUnwritable, InsufficientDisk.
+    """
     try:
+        await _remove_unproven(stage)
+    except OSError as error:
+        message = f"what is left of an unfinished snapshot cannot be removed: {error.strerror or error}"
+        raise ProblemError(
+            Problem(step=Step.TEARDOWN, reason=unwritten(error), subject=str(stage.unproven), message=message)
+        ) from error
+
+
+async def _remove_unproven(stage: Stage) -> None:
+    if stage.unproven is not None:
         await snapshots.remove(stage.ports.files, stage.unproven)
-    except OSError:
-        return
-    stage.unproven = None
+        stage.unproven = None

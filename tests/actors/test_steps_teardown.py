@@ -102,6 +102,23 @@ async def test_what_cannot_be_removed_is_kept_in_mind_for_the_next_try():
     assert stage.activation is None
 
 
+@pytest.mark.parametrize(
+    ("error", "reason"), [(errno.EIO, Reason.STATE_UNWRITABLE), (errno.ENOSPC, Reason.INSUFFICIENT_DISK)]
+)
+@pytest.mark.parametrize("command", [ROLL_BACK, c.StopContainers(undo=(), grace_s=0.0)], ids=["rollback", "stop"])
+async def test_an_end_that_leaves_an_unfinished_snapshot_is_no_end(command, error, reason):
+    stage, _, _ = shaped()
+    stage.unproven = stage.directory.snapshot("s" + "0" * 16)
+    stage.ports.files.put(stage.unproven / "pages.img", b"half")
+    stage.ports.files.fail("remove_tree", stage.unproven, error)
+    assert await reason_of(Steps(stage).perform(command, an_actor())) is reason
+    assert stage.activation is None  # the rest is undone all the same
+    stage.ports.files.failures.clear()
+    await Steps(stage).perform(command, an_actor())
+    assert stage.unproven is None
+    assert not stage.ports.files.below(stage.directory.snapshots)
+
+
 async def test_a_stop_asks_every_live_container_and_then_ends_the_sandbox():
     stage, sandbox, _ = shaped("one", "two", "three")
     stage.exited = {"three": 0}
