@@ -74,7 +74,7 @@ def _begin(actor: Actor, event: Event) -> Actor:
     if not isinstance(event, Activate):
         return actor
     return actor.but(
-        origin=event.source,
+        origin=_as_known(event.source, actor.last_good),
         asked_by=event.by,
         on_difference=event.on_difference,
         pending=None,
@@ -84,6 +84,13 @@ def _begin(actor: Actor, event: Event) -> Actor:
         problem=None,
         containers=fates_after(actor, event.source),
     )
+
+
+def _as_known(source: Snapshot | None, known: Snapshot | None) -> Snapshot | None:
+    # Whoever asks may have looked before its upload was told.
+    if source is None or known is None or known.stored_uri is None or source.id != known.id:
+        return source
+    return source if source.stored_uri is not None else attrs.evolve(source, stored_uri=known.stored_uri)
 
 
 def fates_after(actor: Actor, source: Snapshot | None) -> tuple[ContainerFate, ...]:

@@ -80,6 +80,7 @@ async def recover(ports: Ports, state_dir: StateDir, worker: Worker, found: Surv
     left = [Unended(activation=name) for name in await end_all(ports, state_dir, found.dead)]
     for directory in (state_dir.root, state_dir.refused):
         await _sweep(ports, directory)
+    await _sweep_specs(ports, state_dir.cdi)
     uids = await _names(ports, state_dir.actors)
     limit = anyio.CapacityLimiter(SIDE_BY_SIDE_MAX)
 
@@ -222,13 +223,28 @@ async def _take_over(
 
 
 async def _sweep(ports: Ports, directory: Path) -> None:
-    """Remove what an atomic replace leaves when its process is killed in the middle: `.NAME.<16 hex digits>.tmp`."""
+    """Remove what an atomic replace leaves when its process is killed in the middle: `.NAME.<16 hex digits>.tmp`.
+
+    That is a file, or a directory of links.
+    """
     for name in await _names(ports, directory):
         if _TEMPORARY.fullmatch(name):
             try:
-                await ports.files.remove_file(directory / name)
+                try:
+                    await ports.files.remove_file(directory / name)
+                except IsADirectoryError:
+                    await ports.files.remove_tree(directory / name)
             except OSError as error:
                 _log.warning("unusable", file=str(directory / name), message=error.strerror or str(error))
+
+
+async def _sweep_specs(ports: Ports, cdi: Path) -> None:
+    """The same of the directory of each CDI spec, in which links are made. What stands there costs no start."""
+    try:
+        for name in await _names(ports, cdi):
+            await _sweep(ports, cdi / name)
+    except ProblemError as error:
+        tell_unusable("cdi", error)
 
 
 async def _named(ports: Ports, assignment: WorkerAssignment, actor: Actor) -> Snapshot | None:

@@ -41,7 +41,7 @@ UPLOADS_MAX: Final = 2
 DELAY_MAX_S: Final = 60.0
 """Between two tries for one actor: 1, 2, 4, … at most so long."""
 HOPELESS: Final = frozenset({Reason.SNAPSHOT_MISSING, Reason.SNAPSHOT_CORRUPT, Reason.NEWER_FORMAT})
-"""Reasons that lie in the snapshot: it is told, and not tried again before the worker's next start."""
+"""Reasons that lie in the snapshot: it is told, and not tried again before the next life of its actor or worker."""
 
 _log = structlog.get_logger("greenroom.upload")
 
@@ -134,7 +134,7 @@ class Uploads:
             await self._closed_one.wait()
 
     def forget(self, uid: str) -> None:
-        """Its life is not remembered any more."""
+        """Its life is not remembered any more, or another one begins, which knows less."""
         self._settled.pop(uid, None)
 
     def _due(self, life: Life) -> Due | None:

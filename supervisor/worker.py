@@ -213,6 +213,7 @@ class Worker:
             if isinstance(error, OSError):
                 raise ProblemError(unwritable(assignment.uid, error)) from error
             raise
+        self.uploads.forget(life.uid)  # it may have a snapshot of which it does not know that it is stored
         self._start(life, Entrance.NEW)
 
     async def bury(self, assignment: WorkerAssignment, actor: Actor) -> None:

@@ -86,3 +86,12 @@ def test_only_the_step_that_fetches_a_snapshot_has_the_time_to_fetch_it(claims, 
         assert attrs.evolve(actor, state=state).deadline_s == DEADLINE_S[state] + extra_s
         here = attrs.evolve(OLD, stored_uri="s3://bucket/old")
         assert attrs.evolve(actor, state=state, origin=here).deadline_s == DEADLINE_S[state]
+
+
+def test_whoever_asks_to_run_before_he_has_heard_of_the_upload_does_not_make_it_forgotten():
+    asked_before = e.Activate(source=PROVEN)
+    stored = fed(SUSPENDED, UPLOADED)
+    resumed = fed(stored, asked_before, e.AssignmentRecorded())
+    assert stored_at(fed(resumed, e.SandboxRestored(), e.ContainersVerified())) == UPLOADED.uri
+    of_another = attrs.evolve(PROVEN, id="another")
+    assert fed(stored, attrs.evolve(asked_before, source=of_another)).origin == of_another

@@ -273,7 +273,7 @@ async def test_what_a_killed_replace_left_is_swept_and_other_hidden_files_are_no
     await left(ports, an_actor(State.SUSPENDED))
     torn = {
         directory / ".status.json.0123456789abcdef.tmp" for directory in (STATE.root, STATE.refused, A1.root)
-    }  # fmt: skip
+    } | {STATE.cdi / "0123456789abcdef" / ".lib.0123456789abcdef.tmp"}  # fmt: skip
     mine = {
         A1.root / ".note.tmp",
         A1.root / ".status.json.0123456789abcdeg.tmp",
@@ -284,6 +284,14 @@ async def test_what_a_killed_replace_left_is_swept_and_other_hidden_files_are_no
     async with started(ports):
         pass
     assert {path for path in torn | mine if path in ports.files.content} == mine
+
+
+async def test_a_spec_that_is_no_directory_costs_no_start(logs):
+    ports = FakePorts()
+    await left(ports, an_actor(State.SUSPENDED))
+    ports.files.put(STATE.cdi / "0123456789abcdef", b"a file")
+    async with started(ports) as stand:
+        assert stand.life("a1").actor.state is State.SUSPENDED
 
 
 async def test_snapshots_that_are_no_directory_cost_no_start():

@@ -95,6 +95,21 @@ async def test_the_next_life_of_an_actor_knows_where_its_snapshot_was_stored():
         assert stand.ports.stores.done == done
 
 
+async def test_a_life_that_finds_the_snapshot_of_one_before_the_last_looks_whether_it_is_stored():
+    async with a_stand() as stand:
+        snapshot = await suspended(stand)
+        await uploaded(stand)
+        for generation in (2, 4):
+            await stand.submit(generation=generation, spec__desiredState="Terminated", **TO_STORE)
+            await stand.life().ended.wait()
+            how = {"spec__snapshot": {"from": "None"}} if generation == 2 else {}
+            await stand.running(generation=generation + 1, **how, **TO_STORE)
+        assert stand.life().actor.origin.id == snapshot.id
+        await uploaded(stand)
+        assert stored(stand) == [snapshot.id]
+        assert stand.life().actor.last_good.stored_uri == f"{STORE}/a1/{snapshot.id}"
+
+
 async def test_a_drain_looks_at_every_actor_once_more_before_it_waits_for_uploads(monkeypatch):
     async with a_stand() as stand:
         monkeypatch.setattr(stand.worker.uploads, "consider", lambda _life: None)
