@@ -25,7 +25,7 @@ walk: setup ## crash and send SIGTERM at every point of every life in the simula
 sweep: setup ## let every call of a life fail, hang, lie or be cut in the middle, in the simulated world (SWEEP_ARGS="--every 10")
 	@.venv/bin/python -m sim.cli.sweep $(SWEEP_ARGS)
 
-campaign: setup ## the whole contract of runsc and 200 random lives on the fake and the real one, and the long walks
+campaign: setup ## the contract of runsc and 200 lives on fake and real, the long walks, 2,000 seeds of chaos and its defects
 	@.venv/bin/pytest -m campaign -o faulthandler_timeout=3600 $(PYTEST_ARGS)
 
 soak: setup ## 200 rounds of suspend and resume of one actor in real gVisor: nothing may grow

@@ -50,7 +50,7 @@ SLOW_S: Final = 7.0
 POWER: Final = "power"
 """The kill in the middle is that of the whole machine: what was not synced may be lost."""
 _NEVER: Final = 1 << 30
-_BRINGS_NEWS: Final = frozenset({"wait", "next", "accept", "receive"})
+BRINGS_NEWS: Final = frozenset({"wait", "next", "accept", "receive"})
 """Calls that wait for something to happen; that it does not is no fault."""
 _UNFAILING: Final = frozenset({"wall", "signals"})
 """Ports that the kernel does not fail."""
@@ -228,11 +228,11 @@ def _spots_at(call: Call, seen: _Seen) -> Iterator[Spot]:
 
 
 def _faults_of(call: Call, parts: Sequence[str]) -> Iterator[tuple[Kind, str, What]]:
-    is_waiting = call.port != "wall" and (call.port, call.method) not in _AT_ONCE
+    is_waiting = call.port != "wall" and (call.port, call.method) not in AT_ONCE
     if call.port not in _UNFAILING:
         for error in _errors_of(call):
             yield Kind.FAIL, error, Fail(error)
-    if is_waiting and call.method not in _BRINGS_NEWS:
+    if is_waiting and call.method not in BRINGS_NEWS:
         yield Kind.HANG, "", Hang()
     if is_waiting:
         yield Kind.SLOW, "", Slow(SLOW_S)
@@ -248,13 +248,13 @@ def _faults_of(call: Call, parts: Sequence[str]) -> Iterator[tuple[Kind, str, Wh
             yield Kind.HALF, f"{part}:{POWER}", Halfway(at=part)
 
 
-_AT_ONCE: Final = frozenset({("processes", "signal"), ("processes", "close"), ("files", "unlock")})
-_NEVER_FAIL: Final = _AT_ONCE | {("processes", "wait"), ("net", "accept"), ("net", "close"), ("watch", "next")}
+AT_ONCE: Final = frozenset({("processes", "signal"), ("processes", "close"), ("files", "unlock")})
+NEVER_FAIL: Final = AT_ONCE | {("processes", "wait"), ("net", "accept"), ("net", "close"), ("watch", "next")}
 """Calls that the real ports do not let fail."""
 
 
 def _errors_of(call: Call) -> tuple[str, ...]:
-    if (call.port, call.method) in _NEVER_FAIL:
+    if (call.port, call.method) in NEVER_FAIL:
         return ()
     match call.port:
         case "files":

@@ -88,6 +88,14 @@ def _give_nothing_back(_desk: Any, _uid: str) -> None:
     return
 
 
+_stop_containers = teardown.stop_containers
+
+
+async def _give_back_and_stop(stage: Any, command: Any) -> Any:
+    partition.give_back(stage, command.undo)
+    return await _stop_containers(stage, command)
+
+
 # ---- suspend and resume
 
 _checkpoint_into = Sandbox.checkpoint_into
@@ -242,6 +250,10 @@ DEFECTS: Final[Mapping[str, Defect]] = MappingProxyType(
         "grant-kept": Defect(
             what="Who has ended does not give back its GPUs.",
             exchanges=((WorkerGpus, "give_back", _give_nothing_back),),
+        ),
+        "grant-given-back-early": Defect(
+            what="A GPU is given back while the sandbox that has it is still being ended.",
+            exchanges=((performer, "stop_containers", _give_back_and_stop),),
         ),
         "cpu-only": Defect(
             what="Who claims a GPU is started without its devices.",

@@ -9,12 +9,15 @@ import re
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Final
 
+from actors.cgroups import activation_in
+from actors.snapshots import REMOVED_NAME
 from actors.steps.watch import ASK_AGAIN_MAX_S, ASK_S
 from sim.chaos.kinds import word
 from sim.faults import Fail, Halfway, Hang, Lie, Slow
 from sim.invariants.violation import Violation
 from sim.promises import is_excused
 from sim.spots import Kind, Spot
+from supervisor.cgroups import Mode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,7 +42,9 @@ _UNWRITTEN: Final = frozenset(
         "GpusHaveOneHolder",  # of which status.json tells, too; who has whose node is looked at by `GpuHasOneHolderNow`
     }
 )
-"""What could not be written is said with the next change, or by the next supervisor; until then files say less."""
+"""What could not be written is said with the next change, or by the next supervisor; until then files say less.
+
+What could not be read is so, too."""
 _FORGOTTEN: Final = frozenset({"NobodyIsLost"})  # why who has failed is never forgotten: `FailuresSayWhy`
 """A line of a journal that was never written cannot be read by the next supervisor; a cold life begins with nothing."""
 _STORED: Final = "StoredIsThere"
@@ -80,7 +85,7 @@ class Excused:
         """Whether the worker has said that it could not do better, or nobody could."""
         if name == _UNSWEPT:
             return self._is_unswept(subject)
-        if name in _UNWRITTEN and self._was_full(subject):
+        if name in _UNWRITTEN and (self._was_full(subject) or self._is_unusable(subject)):
             return True
         if name in _FORGOTTEN:
             return subject in self._story.cold or self._is_unwritten(subject, since=1)
@@ -127,11 +132,14 @@ class Excused:
         return any(said.event == "unswept" and said.incarnation == number for said in self._world.hearing.said)
 
     def _is_unswept(self, subject: str) -> bool:
-        """Whether it has said so of this cgroup, or of all, which it could not even list."""
-        number, every = self._world.worker.number, str(self._world.state.sandboxes)
+        """Whether it has said so of this cgroup, of its activation, or of all: those it could not list, or not have."""
+        number = self._world.worker.number
+        names = {subject, activation_in(subject), "cgroups", str(self._world.state.sandboxes)}
+        said = [each for each in self._world.hearing.said if each.incarnation == number]
         return any(
-            said.event == "unswept" and said.incarnation == number and said.fields["subject"] in {subject, every}
-            for said in self._world.hearing.said
+            (each.event == "unswept" and each.fields["subject"] in names)
+            or (each.event == "cgroups" and each.fields["mode"] == Mode.OFF)
+            for each in said
         )
 
     def has_unended(self) -> bool:
@@ -145,7 +153,7 @@ class Excused:
         """Whether the newest worker was kept from removing something: the step that comes next removes it."""
         number = self._world.worker.number
         return self._story.full_in == number or any(
-            call.incarnation == number and call.method in _REMOVING and not isinstance(what, Slow | Hang)
+            call.incarnation == number and _removes(call) and not isinstance(what, Slow | Hang)
             for call, what in self._met()
         )
 
@@ -153,6 +161,14 @@ class Excused:
         """Whether the newest worker has met a full disk, or could not write down what has happened to a subject."""
         number = self._world.worker.number
         return self._story.full_in == number or self._is_unwritten(subject, since=number)
+
+    def _is_unusable(self, subject: str) -> bool:
+        """Whether the newest worker has said that it could not read who this is: it goes on without it."""
+        number = self._world.worker.number
+        return any(
+            said.event == "unusable" and said.incarnation == number and said.fields.get("subject") == subject
+            for said in self._world.hearing.said
+        )
 
     def is_unwritten(self, uid: str) -> bool:
         """Whether any worker has said that a file of this actor is not written."""
@@ -177,6 +193,11 @@ class Excused:
         for each in (*self._story.planted, *self._world.plan.planted):
             for number in each.fired:
                 yield self._world.ledger.calls[number - 1], each.fault.what
+
+
+def _removes(call: Call) -> bool:
+    """Whether a call removes something: of a snapshot that goes, the manifest is the first that is put aside."""
+    return call.method in _REMOVING or (call.method == "rename" and call.argument.endswith(f"/{REMOVED_NAME}"))
 
 
 def _owner(path: str) -> str | None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from sim.faults import BROKEN, DEADLINE, STORE, Cut, Fail, Fault, Halfway, Hang, Kill, Lie, Slow, When
 from sim.lies import LIES
+from sim.spots import AT_ONCE, BRINGS_NEWS, NEVER_FAIL
 
 if TYPE_CHECKING:
     import random  # noqa: TID251 - the type of what is handed in, seeded
@@ -21,22 +22,24 @@ METHODS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {
         port: tuple(methods.split())
         for port, methods in {
-            "cgroups": "make remove",
-            "files": "append append_durably digest free_bytes list_directory lstat make_directory make_tree read "
-            "read_from remove_file remove_tree rename replace replace_for_boot stat sync_tree truncate unpack_archive "
-            "write_archive",
+            "cgroups": "delegate make names remove usage",
+            "files": "append append_durably digest digest_parts find_in free_bytes list_directory lock lstat "
+            "lstat_each make_directory make_links make_tree make_volume measure_volumes read read_from remove_file "
+            "remove_tree rename replace replace_for_boot sha256 stat stat_each sync_tree truncate unmount_below "
+            "unpack_archive write_archive",
             "gpus": "monitor receive",
-            "net": "listen_unix send receive",
-            "processes": "run kill_and_wait adopt reclaim find find_arguments is_alive holds_output",
-            "stores": "put put_part_of get get_into list remove",
+            "net": "accept listen_unix receive send",
+            "processes": "adopt find find_arguments holds_output is_alive kill_and_wait open_files reclaim run signal "
+            "wait",
+            "stores": "digest get get_into list put put_part_of remove",
             "wall": "now_s",
-            "watch": "next",
+            "watch": "changes next",
         }.items()
     }
 )
 """The calls that are disturbed."""
 _WEIGHTY: Final = frozenset(
-    {"run", "replace", "append_durably", "make_tree", "remove_tree", "rename", "put", "receive"}
+    {"run", "replace", "append_durably", "make", "make_tree", "remove_tree", "rename", "put", "receive"}
 )
 """Those that are drawn more often: most of what matters goes through them."""
 _WEIGHT: Final = 6
@@ -44,15 +47,16 @@ _WEIGHT: Final = 6
 TRUSTED: Final = frozenset(
     {
         # A disk that says it has done what it has not.
-        "append", "append_durably", "make_directory", "make_tree", "remove_file", "remove_tree", "rename", "replace",
-        "replace_for_boot", "sync_tree", "truncate", "unpack_archive", "write_archive",
+        "append", "append_durably", "make_directory", "make_links", "make_tree", "make_volume", "remove_file",
+        "remove_tree", "rename", "replace", "replace_for_boot", "sync_tree", "truncate", "unmount_below",
+        "unpack_archive", "write_archive",
         # Memory in which another byte stands than on the disk: a journal that cannot be read is set aside.
         "read",
         "read_from",
         # Memory that hashes another byte than stands there.
-        "digest",
+        "digest", "digest_parts", "sha256",
         # A kernel that hides processes, or says that a living one is dead: two sandboxes come of it.
-        "find", "find_arguments", "is_alive", "kill_and_wait", "list_directory",
+        "find", "find_arguments", "is_alive", "kill_and_wait", "list_directory", "signal",
     }
 )  # fmt: skip
 """The methods that are believed: a wrong answer of theirs is met by `sim.sweep` alone, one at a time."""
@@ -61,12 +65,19 @@ _PARTS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {
         "append": ("written",),
         "append_durably": ("written", "synced"),
+        "lock": ("opened", "locked"),
+        "make_directory": ("made", "synced"),
+        "make_links": ("made", "linked", "synced", "renamed"),
         "make_tree": ("made", "renamed"),
+        "make_volume": ("opened to all", "synced"),
+        "remove_file": ("removed",),
+        "remove_tree": ("removed",),
         "replace": ("created", "written", "synced", "renamed"),
         "replace_for_boot": ("created", "written", "renamed"),
         "rename": ("renamed",),
         "sync_tree": ("file synced", "directory synced"),
         "truncate": ("cut",),
+        "unpack_archive": ("made",),
         "write_archive": ("created", "written"),
         "put": ("sent", "stored"),
         "put_part_of": ("sent", "stored"),
@@ -78,6 +89,10 @@ _BOUNDED: Final = frozenset({"run", "kill_and_wait", "monitor", "send", "adopt",
     "receive"
 }
 """The calls that somebody gives up after a while: they may hang for ever."""
+_SPARED: Final[Mapping[str, frozenset[tuple[str, str]]]] = MappingProxyType(
+    {"slow": AT_ONCE, "fail": NEVER_FAIL | {("gpus", "receive")}, "kill": frozenset()}
+)
+"""By what happens: the calls to which it does not, as the real ports do not let it."""
 _TIMES: Final = (1, 1, 1, 2, 3, 5, 8)
 _NTH: Final = (1, 1, 1, 2, 3, 5, 8, 13)
 _RARE: Final = "stores"
@@ -109,17 +124,18 @@ def draw_fault(chance: random.Random, kind: str, *, id_: str, lasts_s: float) ->
 
 def _can(port: str, method: str, word: str) -> bool:
     """Whether a call of this kind can meet this."""
+    name = (port, method)
     match word:
         case "lie":
-            return (port, method) in LIES and not (port in {"files", "processes"} and method in TRUSTED)
+            return name in LIES and not (port in {"files", "processes"} and method in TRUSTED)
         case "half":
             return method in _PARTS
         case "cut":
             return method == "run"
         case "hang":
-            return method != "receive" or port == "gpus"
+            return name not in AT_ONCE and (method not in BRINGS_NEWS or port == "gpus")
         case _:
-            return word != "fail" or (port, method) != ("gpus", "receive")
+            return name not in _SPARED[word]
 
 
 def _what(chance: random.Random, port: str, method: str, word: str) -> What:
@@ -155,5 +171,6 @@ def _errors(port: str, method: str) -> tuple[str, ...]:
 
 
 _CHANGES: Final = frozenset(METHODS["files"]) - {
-    "digest", "free_bytes", "list_directory", "lstat", "read", "read_from", "stat",
+    "digest", "digest_parts", "find_in", "free_bytes", "list_directory", "lock", "lstat", "lstat_each",
+    "measure_volumes", "read", "read_from", "sha256", "stat", "stat_each",
 }  # fmt: skip

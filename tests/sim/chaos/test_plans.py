@@ -7,6 +7,7 @@ from pathlib import Path
 import attrs
 import pytest
 
+from sim.chaos import running
 from sim.chaos.config import CampaignConfig, read_config
 from sim.chaos.drawing import plan_of
 from sim.chaos.kinds import KINDS, PORT_KINDS, fault_kind, mishap_kind
@@ -14,6 +15,7 @@ from sim.chaos.plan import CONVERTER, MISHAPS, Plan
 from sim.chaos.port_faults import METHODS
 from sim.faults import PORTS
 from sim.shrinking.repro import Repro, is_repro, read_repro, repro_as_lines
+from sim.world.world import World
 from statemachine.problem import ProblemError
 from statemachine.reasons import Reason
 from tests.needs import ROOT
@@ -49,6 +51,31 @@ def test_every_kind_of_fault_is_drawn_and_most_runs_have_none_of_most_kinds():
 def test_every_port_but_signals_is_disturbed():
     assert set(METHODS) == PORTS - {"signals"}
     assert {kind.partition(".")[0] for kind in PORT_KINDS} == set(METHODS)
+
+
+UNDISTURBED = {
+    *(("wall", method) for method in ("boot_id", "cpu_features", "fresh_id", "machine")),
+    *(("signals", method) for method in ("next", "receive")),
+    ("files", "unlock"),
+    ("net", "close"),
+    ("processes", "close"),
+}
+"""Which the kernel does not fail, and which nobody waits for."""
+
+
+def test_there_is_no_call_of_a_worker_that_no_fault_can_meet(monkeypatch):
+    worlds = []
+
+    def seen(**given):
+        worlds.append(World(**given))
+        return worlds[-1]
+
+    monkeypatch.setattr(running, "World", seen)
+    for seed in range(12):
+        running.run_plan(plan_of(seed))
+    made = {(call.port, call.method) for world in worlds for call in world.ledger.calls}
+    assert len(made) > 50
+    assert made - {(port, method) for port in METHODS for method in METHODS[port]} <= UNDISTURBED
 
 
 def test_nobody_claims_more_gpus_than_there_are():
