@@ -38,16 +38,17 @@ class Buckets:
         self.fit(end_s)
         return [round(index * self.bucket_s, 6) for index in range(self._count(end_s))]
 
-    def means(self, one: Series, end_s: float) -> list[float]:
-        """The mean of a series in each bucket; the last one is as wide as there is time."""
+    def means(self, one: Series, end_s: float, *, of: float = 1.0, digits: int = 4) -> list[float]:
+        """The mean of a series in each bucket, as a share `of` so much; the last one is as wide as there is time."""
         one.until(end_s)
         self.fit(end_s)
         count = self._count(end_s)
-        sums = [*one.sums, *([0.0] * count)][:count]
-        widths = [self.bucket_s] * count
-        if count:
-            widths[-1] = max(end_s - (count - 1) * self.bucket_s, 1e-9)
-        return [round(total / width, 4) if total else 0.0 for total, width in zip(sums, widths, strict=True)]
+        sums = [*one.sums, *([0.0] * (count - len(one.sums)))][:count]
+        full = self.bucket_s * of
+        last = sums.pop() / (max(end_s - (count - 1) * self.bucket_s, 1e-9) * of)
+        # Nearly every one is nothing or all: to round each would take longer than much that they tell of.
+        told = [0.0 if not total else 1.0 if total == full else round(total / full, digits) for total in sums]
+        return [*told, round(last, digits)]
 
     def _count(self, end_s: float) -> int:
         return max(1, -int(-end_s // self.bucket_s))
