@@ -292,14 +292,11 @@ _t.go(
 for _event in (e.StepFailed, e.DeadlineExceeded):
     _cancel = (CANCEL,) if _event is e.DeadlineExceeded else ()
     # A kept request is answered by the failure: to follow it would try the same cleanup without end.
-    _t.go(
-        S.ROLLING_BACK, _event, S.SUSPENDED, *_cancel,
-        when=g.EndsSuspended & g.RunPending, remember=(u.FirstCause, u.AnswerByCleanup, u.ForgetPending),
-    )  # fmt: skip
-    _t.go(
-        S.ROLLING_BACK, _event, S.SUSPENDED, *_cancel,
-        when=g.EndsSuspended & ~g.RunPending, remember=(u.FirstCause, u.ForgetPending),
-    )  # fmt: skip
+    for _when, _told in ((g.RunPending, (u.AnswerByCleanup,)), (~g.RunPending, ())):
+        _t.go(
+            S.ROLLING_BACK, _event, S.SUSPENDED, *_cancel,
+            when=g.EndsSuspended & _when, remember=(u.FirstCause, *_told, u.ForgetPending),
+        )  # fmt: skip
     _t.go(
         S.ROLLING_BACK, _event, S.FAILED, *_cancel,
         when=~g.EndsSuspended, remember=(u.FirstCause, u.ForgetPending),

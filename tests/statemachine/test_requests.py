@@ -155,17 +155,17 @@ def test_what_a_failed_cleanup_has_answered_is_told_until_somebody_asks_again(ag
     answered = fed(
         RELEASING, not_undone(Step.RELEASE), RUN, late if again == "DeadlineExceeded" else not_undone(Step.TEARDOWN)
     )
-    assert (answered.state, answered.problem.reason) == (S.SUSPENDED, Reason.PROCESSES_UNREADABLE)
+    assert (answered.state, reason(answered)) == (S.SUSPENDED, Reason.PROCESSES_UNREADABLE)
     clean = fed(answered, e.CleanupDue(), WELL_GONE_ORIGIN_GOOD)
-    assert (clean.state, clean.held) == (S.SUSPENDED, ())
-    assert clean.problem.reason is Reason.PROCESSES_UNREADABLE
+    assert (clean.state, clean.held, reason(clean)) == (S.SUSPENDED, (), Reason.PROCESSES_UNREADABLE)
+    assert clean.problem is not None
     assert "Running was asked for" in clean.problem.message
     assert fed(clean, RUN).problem is None
 
 
 def test_a_cleanup_that_comes_about_later_leaves_nothing_to_tell_where_nobody_has_asked():
     left = fed(RELEASING, not_undone(Step.RELEASE))
-    assert left.problem.reason is Reason.PROCESSES_UNREADABLE
+    assert reason(left) is Reason.PROCESSES_UNREADABLE
     assert fed(left, e.CleanupDue(), WELL_GONE_ORIGIN_GOOD).problem is None
 
 
