@@ -42,9 +42,8 @@ _UNWRITTEN: Final = frozenset(
         "GpusHaveOneHolder",  # of which status.json tells, too; who has whose node is looked at by `GpuHasOneHolderNow`
     }
 )
-"""What could not be written is said with the next change, or by the next supervisor; until then files say less.
-
-What could not be read is so, too."""
+"""Until the next change, or the next supervisor, files say less of what could not be written, and of whom nobody could
+read."""
 _FORGOTTEN: Final = frozenset({"NobodyIsLost"})  # why who has failed is never forgotten: `FailuresSayWhy`
 """A line of a journal that was never written cannot be read by the next supervisor; a cold life begins with nothing."""
 _STORED: Final = "StoredIsThere"
@@ -128,24 +127,20 @@ class Excused:
 
     def is_unswept(self) -> bool:
         """Whether the newest worker has said that its start could not remove something."""
-        number = self._world.worker.number
-        return any(said.event == "unswept" and said.incarnation == number for said in self._world.hearing.said)
+        return any(said.event == "unswept" for said in self._said_now())
 
     def _is_unswept(self, subject: str) -> bool:
         """Whether it has said so of this cgroup, of its activation, or of all: those it could not list, or not have."""
-        number = self._world.worker.number
         names = {subject, activation_in(subject), "cgroups", str(self._world.state.sandboxes)}
-        said = [each for each in self._world.hearing.said if each.incarnation == number]
         return any(
-            (each.event == "unswept" and each.fields["subject"] in names)
-            or (each.event == "cgroups" and each.fields["mode"] == Mode.OFF)
-            for each in said
+            (said.event == "unswept" and said.fields["subject"] in names)
+            or (said.event == "cgroups" and said.fields["mode"] == Mode.OFF)
+            for said in self._said_now()
         )
 
     def has_unended(self) -> bool:
         """Whether there are activations that the newest worker goes on trying to end, as nobody knows of them."""
-        number = self._world.worker.number
-        said = [each for each in self._world.hearing.said if each.incarnation == number]
+        said = list(self._said_now())
         to_end = {name for each in said if each.event == "cleanup" for name in each.fields.get("activations", ())}
         return bool(to_end - {each.fields["activation"] for each in said if each.event == "ended"})
 
@@ -164,11 +159,7 @@ class Excused:
 
     def _is_unusable(self, subject: str) -> bool:
         """Whether the newest worker has said that it could not read who this is: it goes on without it."""
-        number = self._world.worker.number
-        return any(
-            said.event == "unusable" and said.incarnation == number and said.fields.get("subject") == subject
-            for said in self._world.hearing.said
-        )
+        return any(said.event == "unusable" and said.fields.get("subject") == subject for said in self._said_now())
 
     def is_unwritten(self, uid: str) -> bool:
         """Whether any worker has said that a file of this actor is not written."""
@@ -188,6 +179,11 @@ class Excused:
 
     def _is_outlived(self, call: Call) -> bool:
         return call.incarnation < self._world.worker.number
+
+    def _said_now(self) -> Iterator[Said]:
+        """What the newest worker has said."""
+        number = self._world.worker.number
+        return (said for said in self._world.hearing.said if said.incarnation == number)
 
     def _met(self) -> Iterator[tuple[Call, What]]:
         for each in (*self._story.planted, *self._world.plan.planted):

@@ -68,12 +68,13 @@ def _inconsistencies(result: ReplayResult) -> Iterator[str]:
     buckets = len(told.at_s)
     if not 0 < buckets <= BUCKETS_MAX or told.bucket_s <= 0 or result.virtual_s < 0:
         yield "its timeline has no time"
-    if {len(each) for each in (told.running, told.waiting, told.suspended, told.held_gpus)} != {buckets}:
+    gpus = told.gpus or told.at_s  # an earlier version does not tell them
+    if {len(each) for each in (told.running, told.waiting, told.suspended, told.held_gpus, gpus)} != {buckets}:
         yield "the series of its timeline are not of one length"
     if len(result.occupancy.held) != len(result.occupancy.workers):
         yield "its occupancy has not one row for each worker"
     rows = (*result.occupancy.held, *result.occupancy.up)
-    if any(len(row) != buckets for row in rows) or len(result.timeline.gpus) not in {0, buckets}:
+    if any(len(row) != buckets for row in rows):
         yield "the rows of its occupancy are not as long as its timeline"
     if len(result.occupancy.up) not in {0, len(result.occupancy.workers)}:
         yield "it does not say of each worker when it was there"

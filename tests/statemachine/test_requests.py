@@ -144,17 +144,14 @@ def test_a_wish_to_run_is_answered_by_a_cleanup_that_fails_not_followed_without_
     assert path(fed(RELEASING, FAIL), RUN, FAIL) == [S.ROLLING_BACK, S.SUSPENDED]
 
 
-def not_undone(step_of_it):
-    problem = Problem(step=step_of_it, reason=Reason.PROCESSES_UNREADABLE, subject="a sandbox", message="no /proc")
-    return e.StepFailed(problem=problem)
+def not_undone(at, failure=e.StepFailed):
+    problem = Problem(step=at, reason=Reason.PROCESSES_UNREADABLE, subject="a sandbox", message="no /proc")
+    return failure(problem=problem)
 
 
-@pytest.mark.parametrize("again", ["StepFailed", "DeadlineExceeded"])
+@pytest.mark.parametrize("again", [e.StepFailed, e.DeadlineExceeded])
 def test_what_a_failed_cleanup_has_answered_is_told_until_somebody_asks_again(again):
-    late = e.DeadlineExceeded(problem=not_undone(Step.TEARDOWN).problem)
-    answered = fed(
-        RELEASING, not_undone(Step.RELEASE), RUN, late if again == "DeadlineExceeded" else not_undone(Step.TEARDOWN)
-    )
+    answered = fed(RELEASING, not_undone(Step.RELEASE), RUN, not_undone(Step.TEARDOWN, again))
     assert (answered.state, reason(answered)) == (S.SUSPENDED, Reason.PROCESSES_UNREADABLE)
     clean = fed(answered, e.CleanupDue(), WELL_GONE_ORIGIN_GOOD)
     assert (clean.state, clean.held, reason(clean)) == (S.SUSPENDED, (), Reason.PROCESSES_UNREADABLE)

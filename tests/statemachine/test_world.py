@@ -95,6 +95,8 @@ class Chance:
         facts: list[Callable[[], None]] = []
         if lives.actor.last_good is not None and state is not State.TERMINATED:
             facts += [lambda: lives.upload_ends(some([True, False]), self.parts())]
+        if lives.actor.held and state in {State.SUSPENDED, State.FAILED}:
+            facts += [lambda: lives.cleanup_is_due(self.parts())]
         if lives.world.running is not None:
             facts += [lambda: lives.step_fails(self.parts(), some([*e.SandboxFate]))]
             facts += [lambda: lives.step_hangs(self.parts())]
@@ -130,4 +132,4 @@ def test_thousands_of_random_lives_keep_every_promise_and_take_nearly_every_row(
         if isinstance(cell, Go) and id(cell) not in taken
     ]
     # Chance may pass by a row or two of the rarest; `reachable.py` takes every one of them for certain.
-    assert len(missed) <= 6, "\n".join(missed)
+    assert len(missed) <= 5, "\n".join(missed)

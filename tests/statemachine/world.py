@@ -341,6 +341,11 @@ class Lives(RuleBasedStateMachine):
         self.draining = False
         self.feed(e.Recovered(finding=finding, problem=self.trouble("restart")))
 
+    @precondition(lambda self: self.actor.held and self.actor.state in {State.SUSPENDED, State.FAILED})
+    @rule(parts=st.integers(0, 4))
+    def cleanup_is_due(self, parts: int) -> None:
+        self.feed(e.CleanupDue(), parts)
+
     # ---- what must hold at all times
 
     @invariant()

@@ -68,7 +68,7 @@ TIMELINE = attrs.asdict(small().timeline)
         (cut("occupancy", "workers"), "InvalidResult", "not one row for each worker"),
         (cut("occupancy", "held", 0), "InvalidResult", "not as long as its timeline"),
         (cut("occupancy", "up", 0), "InvalidResult", "not as long as its timeline"),
-        (cut("timeline", "gpus"), "InvalidResult", "not as long as its timeline"),
+        (cut("timeline", "gpus"), "InvalidResult", "are not of one length"),
         (cut("occupancy", "up"), "InvalidResult", "when it was there"),
     ],
 )
